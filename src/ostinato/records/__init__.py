@@ -1,0 +1,91 @@
+"""The nouns of the house: frozen typed structs, the protocols at the seams, the errors, and the small pure rules that
+several rooms share. Nothing comes in; every other room may import from here. This room imports no other room.
+"""
+
+from ostinato.records.arms import CANDIDATE, CONTROL, Arm, arm_of
+from ostinato.records.chat import Message, Sampling, ToolCall, ToolSpec
+from ostinato.records.engine import (
+    Engine,
+    FinishReason,
+    GenerateChunk,
+    GenerateRequest,
+    Generation,
+    SlotStatus,
+    VersionSpan,
+)
+from ostinato.records.errors import BadInputError, ConflictError, MissingError, OstinatoError, UnavailableError
+from ostinato.records.experiments import Experiment, Look, Verdict
+from ostinato.records.feedback import (
+    Abandoned,
+    AgentEnded,
+    Cancelled,
+    Commit,
+    EditProposed,
+    EditReverted,
+    EditSurvival,
+    EndReason,
+    FeedbackEvent,
+    FollowUp,
+    Latency,
+    Rating,
+    SessionClosed,
+)
+from ostinato.records.ids import new_id
+from ostinato.records.outcomes import Fate, Outcome, RewardRecord
+from ostinato.records.sandbox import ExecResult, ForkRequest, SandboxInfo
+from ostinato.records.sessions import Purpose, SessionRow, Turn, TurnTrace
+from ostinato.records.tasks import EpisodeResult, Task
+from ostinato.records.versions import Version
+
+__all__ = [
+    "CANDIDATE",
+    "CONTROL",
+    "Abandoned",
+    "AgentEnded",
+    "Arm",
+    "BadInputError",
+    "Cancelled",
+    "Commit",
+    "ConflictError",
+    "EditProposed",
+    "EditReverted",
+    "EditSurvival",
+    "EndReason",
+    "Engine",
+    "EpisodeResult",
+    "ExecResult",
+    "Experiment",
+    "Fate",
+    "FeedbackEvent",
+    "FinishReason",
+    "FollowUp",
+    "ForkRequest",
+    "GenerateChunk",
+    "GenerateRequest",
+    "Generation",
+    "Latency",
+    "Look",
+    "Message",
+    "MissingError",
+    "OstinatoError",
+    "Outcome",
+    "Purpose",
+    "Rating",
+    "RewardRecord",
+    "Sampling",
+    "SandboxInfo",
+    "SessionClosed",
+    "SessionRow",
+    "SlotStatus",
+    "Task",
+    "ToolCall",
+    "ToolSpec",
+    "Turn",
+    "TurnTrace",
+    "UnavailableError",
+    "Verdict",
+    "Version",
+    "VersionSpan",
+    "arm_of",
+    "new_id",
+]

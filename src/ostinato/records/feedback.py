@@ -1,0 +1,114 @@
+"""What clients report. One envelope, one typed payload for each kind; unknown fields are refused by name.
+
+The names follow VS Code's edit-survival telemetry where it has one (`survival_rate_four_gram` and the like).
+"""
+
+from typing import Literal
+
+from msgspec import Struct
+
+EndReason = Literal["done", "turn_limit", "time_limit", "sandbox_died", "invalid_calls", "empty_answer", "model_error"]
+
+
+class _Payload(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"):
+    pass
+
+
+class EditProposed(_Payload, frozen=True, tag="edit.proposed"):
+    """The agent changed files: their paths, and how many lines were added and removed."""
+
+    files: list[str]
+    lines_added: int
+    lines_removed: int
+
+
+class EditSurvival(_Payload, frozen=True, tag="edit.survival"):
+    """How much of the proposed edit is still in the files `delay_s` seconds (of the client's clock) later, 0 to 1."""
+
+    delay_s: float
+    survival_rate_four_gram: float
+    survival_rate_no_revert: float
+
+
+class EditReverted(_Payload, frozen=True, tag="edit.reverted"):
+    """The person took the whole edit back."""
+
+    delay_s: float = 0.0
+
+
+class FollowUp(_Payload, frozen=True, tag="followup"):
+    """The person's next message, as plain text."""
+
+    text: str
+
+
+class Abandoned(_Payload, frozen=True, tag="abandoned"):
+    """The person left without keeping anything."""
+
+
+class Cancelled(_Payload, frozen=True, tag="cancelled"):
+    """The person stopped the agent while it ran."""
+
+
+class Rating(_Payload, frozen=True, tag="rating"):
+    """An explicit rating: 1 is good, -1 is bad."""
+
+    value: Literal[-1, 1]
+
+
+class Latency(_Payload, frozen=True, tag="latency"):
+    """Wall-clock seconds of a session, split into model, tools, and waiting for the person."""
+
+    model_s: float
+    tools_s: float
+    person_s: float = 0.0
+
+
+class AgentEnded(_Payload, frozen=True, tag="agent.ended"):
+    """How the agent's run ended, and its counts of calls."""
+
+    reason: EndReason
+    turns: int
+    tool_calls: int
+    invalid_calls: int
+    sandbox_id: str = ""
+
+
+class Commit(_Payload, frozen=True, tag="commit"):
+    """What the person committed in the end: the start state (`base`, an environment base id), the request, the whole
+    text of changed files, and the tests they ran. This is what bench tasks are made of."""
+
+    base: str
+    request: str
+    files: dict[str, str]
+    tests: dict[str, str]
+    test_command: tuple[str, ...]
+
+
+class SessionClosed(_Payload, frozen=True, tag="session.closed"):
+    """The client will report nothing more about this session."""
+
+
+Payload = (
+    EditProposed
+    | EditSurvival
+    | EditReverted
+    | FollowUp
+    | Abandoned
+    | Cancelled
+    | Rating
+    | Latency
+    | AgentEnded
+    | Commit
+    | SessionClosed
+)
+
+
+class FeedbackEvent(Struct, frozen=True, forbid_unknown_fields=True):
+    """One report about one response. `event_id` makes it idempotent: the same id again changes nothing. `at` is the
+    time on the client's clock in Unix seconds (the demo's clock runs 60 times faster; only differences count)."""
+
+    event_id: str
+    response_id: str
+    at: float
+    payload: Payload
