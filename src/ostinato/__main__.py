@@ -1,0 +1,5 @@
+"""`python -m ostinato` is the `ostinato` command."""
+
+from ostinato.cli import main
+
+main()
