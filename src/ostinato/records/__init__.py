@@ -2,7 +2,7 @@
 several rooms share. Nothing comes in; every other room may import from here. This room imports no other room.
 """
 
-from ostinato.records.arms import CANDIDATE, CONTROL, Arm, arm_of
+from ostinato.records.arms import CANDIDATE, CONTROL, Arm, arm_of, in_held_out_group
 from ostinato.records.chat import Message, Sampling, ToolCall, ToolSpec
 from ostinato.records.engine import (
     Engine,
@@ -87,5 +87,6 @@ __all__ = [
     "Version",
     "VersionSpan",
     "arm_of",
+    "in_held_out_group",
     "new_id",
 ]
