@@ -4,7 +4,21 @@ May import records. No torch.
 """
 
 from ostinato.render.format import ChatFormat, ParsedReply, ReplyStream
+from ostinato.render.frames import format_for
+from ostinato.render.jinja import JinjaFormat
+from ostinato.render.log import Plan, TokenLog
 from ostinato.render.tiny import SPECIAL_TOKENS, TinyFormat
 from ostinato.render.tokenizer import Tokenizer
 
-__all__ = ["SPECIAL_TOKENS", "ChatFormat", "ParsedReply", "ReplyStream", "TinyFormat", "Tokenizer"]
+__all__ = [
+    "SPECIAL_TOKENS",
+    "ChatFormat",
+    "JinjaFormat",
+    "ParsedReply",
+    "Plan",
+    "ReplyStream",
+    "TinyFormat",
+    "TokenLog",
+    "Tokenizer",
+    "format_for",
+]
