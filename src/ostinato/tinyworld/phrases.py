@@ -1,0 +1,99 @@
+"""The wordings of requests and replies. `{...}` are filled from the task.
+
+Each kind has precise wordings and vague ones (two or more of seven).
+"""
+
+PRECISE: dict[str, tuple[str, ...]] = {
+    "bug": (
+        "{call} should be {want}",
+        "{name} is wrong: {call} should be {want}",
+        "fix {name}, {call} must give {want}",
+        "{call} gives a wrong result, expected {want}",
+        "fix the bug in {name}",
+        "{name} should {phrase}, but it does not",
+        "there is a bug in {name}",
+    ),
+    "feature": (
+        "write {name}: {phrase}",
+        "{name} should give: {phrase}",
+        "implement {name} ({phrase})",
+        "add {name}, {phrase}",
+        "{name} is missing: {phrase}",
+    ),
+    "rename": (
+        "rename {name} to {new}",
+        "{name} should be called {new}",
+        "call it {new}, not {name}",
+        "please rename {name}: {new}",
+        "change the name {name} to {new}",
+    ),
+    "lint": (
+        "remove the {rule} in {path}",
+        "fix lint in {path}: {rule}",
+        "{path}: {rule}",
+        "{name} has a {rule}",
+        "lint says {rule} in {name}",
+    ),
+    "where": (
+        "where is {name} defined?",
+        "which file has {name}?",
+        "where do I find {name}?",
+        "in which file is {name}?",
+        "what file defines {name}?",
+    ),
+    "returns": (
+        "what does {call} return?",
+        "what is {call}?",
+        "what should {call} give?",
+        "which value does {call} have?",
+        "result of {call}?",
+    ),
+    "first": (
+        "what is the first argument of {name}?",
+        "first parameter of {name}?",
+        "which argument of {name} comes first?",
+        "name the first argument of {name}",
+        "what does {name} take first?",
+    ),
+}
+
+VAGUE: dict[str, tuple[str, ...]] = {
+    "bug": ("{name} seems off", "results of {name} look wrong", "{name} acts up again"),
+    "feature": ("{name} is not there yet", "please finish {name}"),
+    "rename": ("{name} is a bad name, {new} reads better", "{name} confuses people, maybe {new}"),
+    "lint": ("{path} could be cleaner", "the linter dislikes {name}"),
+    "where": ("I lost {name}", "looking for {name}"),
+    "returns": ("not sure about {call}", "{call}, hm"),
+    "first": ("not sure what {name} takes first", "the first thing for {name}"),
+}
+
+VAGUE_SHARE = 2 / 7
+
+REPLIES: dict[str, tuple[str, ...]] = {
+    "bug": ("Fixed {name} in {path}.", "{name} is fixed."),
+    "feature": ("Wrote {name} in {path}.", "{name} is done."),
+    "rename": ("Renamed {name} to {new}.", "{name} is now {new}."),
+    "lint": ("Cleaned {path}.", "{path} is clean."),
+    "where": ("{name} is in {answer}.", "It is in {answer}."),
+    "returns": ("It returns {answer}.", "{call} is {answer}."),
+    "first": ("The first is {answer}.", "It takes {answer} first."),
+}
+
+QUESTIONS: dict[str, tuple[str, ...]] = {
+    "bug": ("Which behaviour do you expect from {name}?", "What should {name} return?"),
+    "feature": ("What exactly should {name} do?", "Can you describe {name}?"),
+    "rename": ("Do you want {name} renamed everywhere?", "Should I rename {name}?"),
+    "lint": ("Which rule do you mean?", "What should I clean up?"),
+    "where": ("What do you need it for?", "Do you want to change {name}?"),
+    "returns": ("What do you expect?", "Is something wrong with {name}?"),
+    "first": ("What do you need it for?", "Do you want to change {name}?"),
+}
+
+JUNK: dict[str, tuple[str, ...]] = {
+    "bug": ("  # fixed", "  # fixed", "  # changed"),
+    "feature": ("  # added", "  # new"),
+    "rename": ("  # renamed", "  # changed"),
+    "lint": ("  # cleaned", "  # changed"),
+    "question": ("  # checked", "  # seen"),
+}
+"""Comments that say nothing, appended to an edited line."""
