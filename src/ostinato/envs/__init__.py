@@ -1,0 +1,12 @@
+"""Environments: isolated workspaces. Bases (file trees) and fork requests come in; results of commands, changes of
+files and counts go out, over HTTP. May import records, search and the sub-room envs.client (a room of its own: records
+only).
+"""
+
+from ostinato.envs.bases import BaseStore, import_base
+from ostinato.envs.journal import SandboxJournal
+from ostinato.envs.limits import Limits
+from ostinato.envs.probe import Isolation, explain, probe
+from ostinato.envs.run import run_envs
+
+__all__ = ["BaseStore", "Isolation", "Limits", "SandboxJournal", "explain", "import_base", "probe", "run_envs"]
