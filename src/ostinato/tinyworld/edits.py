@@ -1,5 +1,6 @@
 """The edits of the demonstrator: the right ones, read off the task's reference, and plausible wrong ones."""
 
+import ast
 import re
 from random import Random
 
@@ -65,11 +66,18 @@ def miscopied(edit: Edit, text: str, rng: Random) -> Edit | None:
     return None if wrong in text else Edit(path=edit.path, old=wrong, new=edit.new)
 
 
+def _names(text: str) -> tuple[str, ...]:
+    """The parameters and local names in a module, sorted."""
+    nodes = list(ast.walk(ast.parse(text)))
+    stored = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return tuple(sorted(stored | {node.arg for node in nodes if isinstance(node, ast.arg)}))
+
+
 def wrong_edit(task: Task, edit: Edit, rng: Random, *, shows: bool) -> Edit | None:
     """A plausible edit at the right place that leaves the task unsolved; with `shows`, a visible test fails after it.
 
     It uses no withheld combination, so that no demonstration mends one. None where a few tries find none."""
-    template, names = task.tags["template"], tuple(sorted(set(re.findall(r"[a-z_]\w+", edit.new))))
+    template, names = task.tags["template"], _names(task.reference[edit.path])
     lines = edit.new.split("\n")
     base = int(task.tags["line"])
     options = [(at, name) for at in range(len(lines)) for name in MUTATIONS]

@@ -3,6 +3,7 @@
 A builder returns None where its plan allows no such task; the caller draws another plan.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from random import Random
 from types import SimpleNamespace
@@ -84,7 +85,7 @@ def _choose(rng: Random, wrong: list[Example], right: list[Example]) -> tuple[li
     rng.shuffle(wrong)
     rng.shuffle(right)
     size = rng.randint(1, 2)
-    visible = ([wrong[-1]] + right)[:size] if rng.random() < CAUGHT else right[:size]
+    visible = [wrong[-1], *right][:size] if rng.random() < CAUGHT else right[:size]
     hidden = [*wrong[:2], *right[-2:], *wrong[2:5]][:5]
     return visible or wrong[:1], hidden
 
@@ -100,12 +101,17 @@ def broken_lines(plan: Plan, rng: Random) -> tuple[int, str, str, list[Example]]
             continue
         broken = mutate(function.body[line], name, function.scope)
         rng.shuffle(broken)
-        for text in broken[:2]:
+        for text in [each for each in broken if _keeps(function.constants, function.body[line], each)][:2]:
             body = (*function.body[:line], text, *function.body[line + 1 :])
             wrong = failing(function, body, plan.target.examples)
             if wrong and _compiles(plan.target, body):
                 return line, name, text, wrong
     return None
+
+
+def _keeps(constants: Sequence[str], line: str, broken: str) -> bool:
+    """Whether the broken line still holds the line's chosen constants: what it lost nobody could write again."""
+    return all(len(re.findall(word, line)) == len(re.findall(word, broken)) for word in constants)
 
 
 def _compiles(unit: Unit, body: Sequence[str]) -> bool:
@@ -278,9 +284,7 @@ def question(plan: Plan, rng: Random) -> Built | None:
     ask = rng.choice(("where", "returns", "first"))
     shown = min(target.examples, key=lambda example: len(example.want) + len(example.args))
     answer = {"where": target.path, "returns": shown.want, "first": target.function.params[0]}[ask]
-    files = repository(
-        plan, module_text(plan, target.function), module_text(plan, plan.other.function), (shown,)
-    )
+    files = repository(plan, module_text(plan, target.function), module_text(plan, plan.other.function), (shown,))
     return Built(
         files=files,
         tests=_hidden(plan, [target.check(example) for example in target.examples[:3]]),

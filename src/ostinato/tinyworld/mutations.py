@@ -1,4 +1,4 @@
-"""Ways to break one line. Each operator maps a line, its successor's place and the names in scope to broken lines.
+"""Ways to break one line. Each operator maps a line and the names in scope to broken lines.
 
 Whether a broken line really changes behaviour is for the caller to find out by running tests.
 """
@@ -21,19 +21,19 @@ def _swaps(line: str, pairs: tuple[tuple[str, str], ...]) -> list[str]:
 
 
 def _swapper(*pairs: tuple[str, str]) -> Operator:
-    return lambda line, scope: _swaps(line, pairs)
+    return lambda line, _scope: _swaps(line, pairs)
 
 
 def _both(*pairs: tuple[str, str]) -> Operator:
     return _swapper(*pairs, *((new, old) for old, new in pairs))
 
 
-def _constant(line: str, scope: tuple[str, ...]) -> list[str]:
+def _constant(line: str, _scope: tuple[str, ...]) -> list[str]:
     found = []
     for match in re.finditer(r"(?<![\w.])\d+(?![\w.])", line):
         value = int(match.group())
-        for other in {value + 1, max(value - 1, 0)} - {value}:
-            found.append(line[: match.start()] + str(other) + line[match.end() :])
+        others = {value + 1, max(value - 1, 0)} - {value}
+        found += [line[: match.start()] + str(other) + line[match.end() :] for other in others]
     return sorted(found)
 
 
@@ -46,7 +46,7 @@ def _wrong_variable(line: str, scope: tuple[str, ...]) -> list[str]:
     return found
 
 
-def _missing_return(line: str, scope: tuple[str, ...]) -> list[str]:
+def _missing_return(line: str, _scope: tuple[str, ...]) -> list[str]:
     indent, word, rest = line.partition("return ")
     return [indent + rest] if word else []
 
@@ -56,7 +56,7 @@ def _wrong_return(line: str, scope: tuple[str, ...]) -> list[str]:
     return [f"{indent}return {name}" for name in scope if name != rest] if word else []
 
 
-def _negation(line: str, scope: tuple[str, ...]) -> list[str]:
+def _negation(line: str, _scope: tuple[str, ...]) -> list[str]:
     if " if not " in line or line.lstrip().startswith("if not "):
         return [line.replace("if not ", "if ", 1)]
     if line.lstrip().startswith("if "):
@@ -64,39 +64,39 @@ def _negation(line: str, scope: tuple[str, ...]) -> list[str]:
     return []
 
 
-def _membership(line: str, scope: tuple[str, ...]) -> list[str]:
+def _membership(line: str, _scope: tuple[str, ...]) -> list[str]:
     if " not in " in line:
         return [line.replace(" not in ", " in ", 1)]
     found = re.sub(r"((?:if|return) \S+) in ", r"\1 not in ", line, count=1)
     return [found] if found != line else []
 
 
-def _bound(line: str, scope: tuple[str, ...]) -> list[str]:
+def _bound(line: str, _scope: tuple[str, ...]) -> list[str]:
     found = re.sub(r"\[:(\w+)\]", r"[\1:]", line), re.sub(r"\[(-?\w+):\]", r"[:\1]", line)
     ranges = re.sub(r"range\(1, (.*)\):", r"range(\1):", line), re.sub(r"range\((\w+)\)", r"range(1, \1)", line)
     return [other for other in (*found, *ranges) if other != line]
 
 
-def _swapped_arguments(line: str, scope: tuple[str, ...]) -> list[str]:
+def _swapped_arguments(line: str, _scope: tuple[str, ...]) -> list[str]:
     found = re.sub(r"\((\w+), (\w+)\)", r"(\2, \1)", line, count=1)
     minus = re.sub(r"(\w+) (-|//|<|>) (\w+)", r"\3 \2 \1", line, count=1)
     comma = re.sub(r"return (\w+), (\w+)$", r"return \2, \1", line)
     return [other for other in (found, minus, comma) if other != line]
 
 
-def _initial_value(line: str, scope: tuple[str, ...]) -> list[str]:
+def _initial_value(line: str, _scope: tuple[str, ...]) -> list[str]:
     table = {" = 0": " = 1", " = 1": " = 0", ' = ""': ' = " "', " = []": " = [0]"}
     return [line.removesuffix(old) + new for old, new in table.items() if line.endswith(old)]
 
 
-def _dropped_call(line: str, scope: tuple[str, ...]) -> list[str]:
+def _dropped_call(line: str, _scope: tuple[str, ...]) -> list[str]:
     return [
         line[: match.start()] + match.group(2) + line[match.end() :]
         for match in re.finditer(r"\b(abs|str|int|len|sorted|list|sum|dict)\((\w+)\)", line)
     ]
 
 
-def _dropped_method(line: str, scope: tuple[str, ...]) -> list[str]:
+def _dropped_method(line: str, _scope: tuple[str, ...]) -> list[str]:
     found = re.sub(r"\.(upper|lower|title|strip|split|items|values|keys)\(\)", "", line, count=1)
     return [found] if found != line else []
 
@@ -106,7 +106,7 @@ def _misspelt_name(line: str, scope: tuple[str, ...]) -> list[str]:
     return [re.sub(rf"\b{name}\b", name[:-1], line, count=1) for name in used] if " for " not in line else []
 
 
-def _deeper(line: str, scope: tuple[str, ...]) -> list[str]:
+def _deeper(line: str, _scope: tuple[str, ...]) -> list[str]:
     return ["    " + line] if re.match(r"    return [a-z]\w*$", line) else []
 
 

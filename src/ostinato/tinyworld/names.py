@@ -15,15 +15,58 @@ SPLITS: tuple[Split, ...] = ("seed", "live", "held_out", "unseen_combinations", 
 NameClass = Literal["seed", "live", "held_out"]
 
 NOUNS = (
-    "price item order user stock card file page score team note room ticket bill cart line row node task job mail "
-    "date event point box tag"
-).split()
+    "price",
+    "item",
+    "order",
+    "user",
+    "stock",
+    "card",
+    "file",
+    "page",
+    "score",
+    "team",
+    "note",
+    "room",
+    "ticket",
+    "bill",
+    "cart",
+    "line",
+    "row",
+    "node",
+    "task",
+    "job",
+    "mail",
+    "date",
+    "event",
+    "point",
+    "box",
+    "tag",
+)
 MODULES = (
-    "pricing orders billing stocks users tickets rooms tasks jobs mails events points games teams pages notes reports "
-    "carts text_tools list_tools data_tools"
-).split()
-FOLDERS = "core lib app shop".split()
-AREAS = "billing orders users stock mail pages".split()
+    "pricing",
+    "orders",
+    "billing",
+    "stocks",
+    "users",
+    "tickets",
+    "rooms",
+    "tasks",
+    "jobs",
+    "mails",
+    "events",
+    "points",
+    "games",
+    "teams",
+    "pages",
+    "notes",
+    "reports",
+    "carts",
+    "text_tools",
+    "list_tools",
+    "data_tools",
+)
+FOLDERS = ("core", "lib", "app", "shop")
+AREAS = ("billing", "orders", "users", "stock", "mail", "pages")
 
 PARAM_WORDS: dict[str, tuple[str, ...]] = {
     "number": ("value", "number", "amount", "level", "n"),
@@ -68,7 +111,22 @@ LOCAL_WORDS: dict[str, tuple[str, ...]] = {
     "r": ("row", "part", "line"),
 }
 
-TEXT_WORDS = "red blue green tea milk corn fish apple pear lemon salt ham cake rice".split()
+TEXT_WORDS = (
+    "red",
+    "blue",
+    "green",
+    "tea",
+    "milk",
+    "corn",
+    "fish",
+    "apple",
+    "pear",
+    "lemon",
+    "salt",
+    "ham",
+    "cake",
+    "rice",
+)
 MARKS = ("-", "_", "/", ":", ",")
 
 

@@ -10,7 +10,7 @@ PRECISE: dict[str, tuple[str, ...]] = {
         "fix {name}, {call} must give {want}",
         "{call} gives a wrong result, expected {want}",
         "fix the bug in {name}",
-        "{name} should {phrase}, but it does not",
+        "bug in {name}, it should give: {phrase}",
         "there is a bug in {name}",
     ),
     "feature": (

@@ -21,7 +21,7 @@ from importlib.machinery import ModuleSpec
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
-RUN_TESTS = '''\
+RUN_TESTS = """\
 import os
 import sys
 
@@ -51,7 +51,7 @@ def main():
 
 
 sys.exit(main())
-'''
+"""
 """The script `run_tests.py` of every repository. It needs the standard library's `os` and `sys` alone."""
 
 STEP_LIMIT = 20_000
@@ -59,7 +59,16 @@ RANGE_LIMIT = 100_000
 
 _LIBRARY: dict[str, ModuleType] = {
     module.__name__: module
-    for module in (json, math, re, string, ModuleType("os"), ModuleType("sys"), ModuleType("time"), ModuleType("random"))
+    for module in (
+        json,
+        math,
+        re,
+        string,
+        ModuleType("os"),
+        ModuleType("sys"),
+        ModuleType("time"),
+        ModuleType("random"),
+    )
 }
 _REMOVED = {"open", "input", "exec", "eval", "compile", "breakpoint", "__import__", "exit", "quit", "help"}
 _BUILTINS = {name: value for name, value in vars(builtins).items() if name not in _REMOVED}
@@ -88,7 +97,7 @@ def step_limit(limit: int = STEP_LIMIT) -> Iterator[None]:
     """Within it, Python code of this thread raises StepLimitError after `limit` lines. Puts an earlier trace back."""
     left = limit
 
-    def trace(frame: FrameType, event: str, arg: Any) -> Any:
+    def trace(_frame: FrameType, _event: str, _arg: Any) -> Any:
         nonlocal left
         left -= 1
         if left < 0:
@@ -133,7 +142,9 @@ class _Space:
             raise FileNotFoundError(2, "No such file or directory", path)
         return io.StringIO(self.files[path])
 
-    def load(self, name: str, _globals: Any = None, _locals: Any = None, wanted: Any = (), level: int = 0) -> ModuleType:
+    def load(
+        self, name: str, _globals: Any = None, _locals: Any = None, wanted: Any = (), level: int = 0
+    ) -> ModuleType:
         """What the import statement calls: the top package, or the module itself where names are `wanted` of it."""
         if level:
             raise ImportError("attempted relative import with no known parent package")

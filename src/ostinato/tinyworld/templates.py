@@ -45,7 +45,8 @@ class Template(Struct, frozen=True):
 
 
 class Function(Struct, frozen=True):
-    """A template with all names and constants chosen. `scope` lists parameters, then local names."""
+    """A template with all names and constants chosen. `scope` lists parameters, then local names.
+    `constants` are patterns of the chosen constants, as they stand in the body."""
 
     template: Template
     name: str
@@ -53,6 +54,7 @@ class Function(Struct, frozen=True):
     scope: tuple[str, ...]
     phrase: str
     body: tuple[str, ...]
+    constants: tuple[str, ...]
 
     @property
     def head(self) -> str:
@@ -120,7 +122,8 @@ def _pick(rng: Random, words: tuple[str, ...], taken: list[str]) -> str:
 def instantiate(template: Template, name: str, rng: Random, split: Split) -> Function:
     """Choose words for parameters and local names, and constants of the split's class."""
     taken: list[str] = []
-    filled: dict[str, str] = dict(_constants(rng, template, split))
+    constants = _constants(rng, template, split)
+    filled = dict(constants)
     for letter, param in zip("abc", template.params, strict=False):
         filled[letter] = _pick(rng, PARAM_WORDS[param.role], taken)
         taken.append(filled[letter])
@@ -139,6 +142,7 @@ def instantiate(template: Template, name: str, rng: Random, split: Split) -> Fun
         scope=tuple(taken),
         phrase=fill(template.phrase),
         body=tuple(fill(line) for line in template.body),
+        constants=tuple(rf"(?<!\w){re.escape(text)}(?!\w)" for text in constants.values()),
     )
 
 

@@ -1,6 +1,6 @@
 """Function templates about texts. The notation is explained in `templates.py`."""
 
-TEXT = '''
+TEXT = """
 initials | initials letters heads | first letters of the words | text
     return "".join([$w[0] for $w in $a.split()])
 
@@ -99,4 +99,4 @@ lines_of | list rows split | parts between "$S" | dotted
 
 has_char | has contains holds | whether a letter occurs | word char:elem
     return $b in $a
-'''
+"""
