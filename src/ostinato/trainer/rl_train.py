@@ -1,0 +1,201 @@
+"""Policy-gradient training on live sessions, one episode for each prompt: sessions and a parent version in, a
+published child version out.
+
+The order is the contract: admit, measure rewards against the baseline, measure the mismatch between engine and
+trainer, step once through all sessions, check, publish, then save the optimiser's state. objective.py and
+baseline_fit.py say what is computed; checkpoint.py how float32 masters and published bits go together.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from msgspec import Struct
+
+from ostinato.model import Transformer
+from ostinato.records import BadInputError
+from ostinato.store import TrainSession
+from ostinato.trainer.baseline_fit import Advantages, BaselineKind, Floats, History, Past, advantages
+from ostinato.trainer.checkpoint import Learner, load_published, state_path
+from ostinato.trainer.objective import MicroBatch, policy_loss, token_values
+from ostinato.trainer.rl_batches import admit, ages, micro_batches
+from ostinato.trainer.rl_guards import (
+    Mismatch,
+    StepStats,
+    check_mismatch,
+    check_run,
+    check_step,
+    measure_mismatch,
+)
+from ostinato.weights import WeightStore
+
+TOKENS_PER_SESSION = 64
+"""The divisor of the loss is the batch's sessions times this, whatever their lengths."""
+METER_SESSIONS = 64
+
+
+class RLConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """How to train. `batch_sessions` for each optimiser step; AdamW with `learning_rate` and `betas`, gradient clipped
+    to `clip_norm`. Sessions drawn by a version more than `max_age` promotions old expire. `kl_weight` times the k1
+    estimate of KL(policy || `kl_reference`) is taken off each session's reward (0: off). `flip_rewards` trains on the
+    negated rewards, which makes a candidate that the gate must block. `seed` fixes the order of sessions."""
+
+    batch_sessions: int = 64
+    epochs: int = 1
+    learning_rate: float = 2e-4
+    betas: tuple[float, float] = (0.9, 0.95)
+    clip_norm: float = 1.0
+    max_age: int = 2
+    baseline: BaselineKind = "ridge"
+    kl_weight: float = 0.0
+    kl_reference: str = ""
+    flip_rewards: bool = False
+    seed: int = 0
+
+
+class RLResult(Struct, frozen=True):
+    """What came of a run: the published version, optimiser steps, figures by name, and the session ids that were
+    trained on, that were too old, and that were refused (with the reason)."""
+
+    version: str
+    parent: str
+    steps: int
+    stats: dict[str, float]
+    trained: list[str]
+    expired: list[str]
+    refused: dict[str, str]
+
+
+Progress = Callable[[int, int, StepStats], None]
+
+
+def train_rl(
+    config: RLConfig,
+    sessions: Sequence[TrainSession],
+    parent: str,
+    weights: WeightStore,
+    state_folder: Path,
+    *,
+    history: History | None = None,
+    progress: Progress | None = None,
+) -> RLResult:
+    """Train from `parent` on `sessions` and publish. `history` holds persons' rewards from before these sessions;
+    `progress` is told (step, of how many, figures) after each step.
+
+    Raises `BadInputError` when too few sessions can be used, `ConflictError` when a guard refuses to publish."""
+    model = load_published(weights, parent)
+    learner = Learner(model, config.learning_rate, config.betas, config.clip_norm)
+    if state_path(state_folder, parent).exists():
+        learner.resume(state_path(state_folder, parent), parent)
+    drawn_by = {version for session in sessions for version in session.versions}
+    admitted = admit(sessions, model.config, ages(weights, parent, drawn_by), config.max_age)
+    gains = _advantages(config, admitted.sessions, model, weights, history or {})
+    mismatch = measure_mismatch(model, _meter_batches(admitted.sessions, model, parent))
+    check_mismatch(mismatch, parent)
+    steps: list[StepStats] = []
+    plan = _minibatches(config, len(admitted.sessions))
+    for places in plan:
+        batches = micro_batches([admitted.sessions[place] for place in places], model.config, parent, places)
+        steps.append(_step(learner, batches, gains.values, config.batch_sessions * TOKENS_PER_SESSION))
+        check_step(len(steps), steps[-1])
+        if progress is not None:
+            progress(len(steps), len(plan), steps[-1])
+    check_run(steps)
+    version = weights.publish(learner.bits(), parent=parent, meta=_meta(config, admitted.sessions, steps)).version
+    learner.save(state_path(state_folder, version))
+    return RLResult(
+        version=version,
+        parent=parent,
+        steps=len(steps),
+        stats=_stats(steps, gains, mismatch, learner.resumed),
+        trained=[session.session_id for session in admitted.sessions],
+        expired=admitted.expired,
+        refused=admitted.refused,
+    )
+
+
+def _advantages(
+    config: RLConfig, sessions: Sequence[TrainSession], model: Transformer, weights: WeightStore, history: History
+) -> Advantages:
+    rewards = np.array([session.reward for session in sessions], np.float64)
+    if config.kl_weight:
+        rewards = rewards - config.kl_weight * _divergence(config, sessions, model, weights)
+    if config.flip_rewards:
+        rewards = -rewards
+        history = {person: Past(past.sessions, -past.total) for person, past in history.items()}
+    return advantages(sessions, rewards, config.baseline, history)
+
+
+def _divergence(config: RLConfig, sessions: Sequence[TrainSession], model: Transformer, weights: WeightStore) -> Floats:
+    """Each session's k1 = sum over its sampled tokens of log mu - log pi_ref [S]: its gradient as a reward is that of
+    the KL divergence, which k1 as a loss would not have."""
+    if not config.kl_reference:
+        raise BadInputError("A KL weight without a reference.", hint="Name the version: --kl-reference VERSION.")
+    reference = load_published(weights, config.kl_reference)
+    totals = torch.zeros(len(sessions), dtype=torch.float64)
+    with torch.no_grad():
+        for batch in micro_batches(sessions, model.config, config.kl_reference):
+            values = token_values(reference, batch).logprobs_N
+            totals.index_add_(0, batch.session_N, (batch.behaviour_N - values).double())
+    return totals.numpy()
+
+
+def _meter_batches(sessions: Sequence[TrainSession], model: Transformer, parent: str) -> list[MicroBatch]:
+    own = [session for session in sessions if parent in session.versions]
+    return micro_batches(own[:METER_SESSIONS], model.config, parent)
+
+
+def _minibatches(config: RLConfig, count: int) -> list[list[int]]:
+    """Which sessions each step takes: every session once in an epoch, in random order, in nearly equal parts."""
+    rng = np.random.default_rng(config.seed)
+    parts = max(1, round(count / config.batch_sessions))
+    return [part.tolist() for _ in range(config.epochs) for part in np.array_split(rng.permutation(count), parts)]
+
+
+def _step(learner: Learner, batches: Sequence[MicroBatch], gains: Floats, divisor: float) -> StepStats:
+    """One optimiser step over all tokens of `batches`; gradients add up over the micro-batches."""
+    gain_S = torch.from_numpy(gains).float()
+    loss, entropy, ratio, clipped, tokens = 0.0, 0.0, 0.0, 0.0, 0
+    for batch in batches:
+        values = token_values(learner.model, batch)
+        result = policy_loss(values.logprobs_N, batch.behaviour_N, gain_S[batch.session_N], divisor)
+        result.loss.backward()  # type: ignore[no-untyped-call]
+        loss += float(result.loss.detach())
+        entropy += float(values.entropy_N.sum())
+        ratio += float(result.ratio_N.sum())
+        clipped += float(result.clipped_N.sum())
+        tokens += values.entropy_N.numel()
+    return StepStats(loss, learner.step(), entropy / tokens, ratio / tokens, clipped / tokens, tokens)
+
+
+def _meta(
+    config: RLConfig, sessions: Sequence[TrainSession], steps: Sequence[StepStats]
+) -> dict[str, str | int | float]:
+    return {
+        "recipe": "rl",
+        "sessions": len(sessions),
+        "steps": len(steps),
+        "learning_rate": config.learning_rate,
+        "flip_rewards": int(config.flip_rewards),
+    }
+
+
+def _stats(steps: Sequence[StepStats], gains: Advantages, mismatch: Mismatch, resumed: bool) -> dict[str, float]:
+    """The figures of a run by name."""
+    count = len(steps)
+    return {
+        "tokens_sampled": float(sum(step.tokens for step in steps)),
+        "grad_norm": sum(step.grad_norm for step in steps) / count,
+        "entropy_first": steps[0].entropy,
+        "entropy_last": steps[-1].entropy,
+        "ratio_last": steps[-1].ratio,
+        "clipped": sum(step.clipped for step in steps) / count,
+        "reward_scale": gains.scale,
+        "baseline_variance_left": gains.variance_left,
+        "mismatch_tokens": float(mismatch.tokens),
+        "mismatch_mean_abs": mismatch.mean_abs,
+        "mismatch_kl": mismatch.kl,
+        "mismatch_outside": mismatch.outside,
+        "resumed": float(resumed),
+    }
