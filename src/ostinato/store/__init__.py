@@ -18,6 +18,7 @@ from ostinato.store.rows import (
     Release,
     SandboxRow,
     Segment,
+    SessionResult,
     TrainSession,
 )
 from ostinato.store.session_writes import FeedbackStatus
@@ -41,6 +42,7 @@ __all__ = [
     "SandboxRow",
     "Scope",
     "Segment",
+    "SessionResult",
     "TrainSession",
     "Transaction",
 ]

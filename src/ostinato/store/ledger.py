@@ -79,7 +79,8 @@ class Ledger(SessionWrites, LearningWrites, TraceReads, Reads):
         self.close()
 
     def commit(self, write: Callable[[Transaction], T]) -> T:
-        """Run several writes as one transaction: `ledger.commit(lambda tx: (tx.put_reward(r), tx.put_fate(...)))`."""
+        """Run several writes as one transaction: `write` gets a `Transaction` and calls its write methods. It runs on
+        the committing thread, so it must not call the ledger itself."""
         return self._run(lambda db: write(Transaction(db)))
 
     def _run(self, write: Callable[[sqlite3.Connection], T]) -> T:

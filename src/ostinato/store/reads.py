@@ -20,6 +20,7 @@ from ostinato.records import (
     RewardRecord,
     SessionRow,
     Version,
+    VersionSpan,
 )
 from ostinato.records.feedback import Payload
 from ostinato.store.identity import ApiKey, Scope, secret_hash
@@ -32,6 +33,7 @@ from ostinato.store.rows import (
     Progress,
     Release,
     SandboxRow,
+    SessionResult,
 )
 
 _SESSION = (
@@ -41,6 +43,7 @@ _SESSION = (
 LATEST_REWARD = "r.reward_id = (SELECT max(reward_id) FROM rewards WHERE session_id = s.session_id)"
 _payload = msgspec.json.Decoder(Payload)
 _reward = msgspec.json.Decoder(RewardRecord)
+_spans = msgspec.json.Decoder(tuple[VersionSpan, ...])
 _version = msgspec.json.Decoder(Version)
 _experiment = msgspec.json.Decoder(Experiment)
 _look = msgspec.json.Decoder(Look)
@@ -211,6 +214,38 @@ class Reads:
             signals = {} if record is None else record.signals
             found.append(PersonSession(person, arm, session_id, opened_at, outcome, reward, signals))
         return found
+
+    def results(self) -> list[SessionResult]:
+        """Every live session that has a reward record, in order of opening, with the version that served it."""
+        rows = self._query(
+            "SELECT s.session_id, s.person, s.opened_at, s.experiment_id, s.arm, t.versions, r.record FROM sessions s"
+            f" JOIN rewards r ON r.session_id = s.session_id AND {LATEST_REWARD}"
+            " JOIN turns t ON t.session_id = s.session_id AND t.turn_index = 0"
+            " WHERE s.purpose = 'live' ORDER BY s.opened_at, s.session_id"
+        )
+        found = []
+        for session_id, person, opened_at, experiment_id, arm, spans, doc in rows:
+            record, drawn = _reward.decode(doc), _spans.decode(spans)
+            version = drawn[0].version if drawn else ""
+            known = (session_id, person, opened_at, experiment_id, arm, version)
+            found.append(SessionResult(*known, record.outcome, record.reward, record.signals))
+        return found
+
+    def trainable_count(self) -> int:
+        """How many live sessions have a reward, no fate yet, and exact turns alone: what the next training can take."""
+        rows = self._query(
+            "SELECT count(*) FROM sessions s"
+            f" JOIN rewards r ON r.session_id = s.session_id AND {LATEST_REWARD}"
+            " WHERE s.purpose = 'live' AND r.reward IS NOT NULL"
+            " AND NOT EXISTS (SELECT 1 FROM fates f WHERE f.session_id = s.session_id)"
+            " AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.session_id = s.session_id"
+            " AND (t.trainable = 0 OR t.ended_at IS NULL))"
+        )
+        return int(rows[0][0])
+
+    def sandbox_count(self) -> int:
+        """How many sandboxes were ever made."""
+        return int(self._query("SELECT count(*) FROM sandboxes")[0][0])
 
     def episodes(self, run_id: str | None = None, version: str | None = None) -> list[EpisodeResult]:
         """Results of bench runs, of one run, one version, or both, in order."""

@@ -54,6 +54,20 @@ class PersonSession(Struct, frozen=True):
     signals: dict[str, float]
 
 
+class SessionResult(Struct, frozen=True):
+    """One live session that has its reward. `version` drew its first token; `arm` is None outside experiments."""
+
+    session_id: str
+    person: str
+    opened_at: float
+    experiment_id: str | None
+    arm: Arm | None
+    version: str
+    outcome: Outcome
+    reward: float | None
+    signals: dict[str, float]
+
+
 class BenchTask(Struct, frozen=True):
     """A task proposed for the bench, and whether it was taken; `reason` says why not."""
 

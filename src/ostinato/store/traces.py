@@ -11,6 +11,8 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import msgspec
 import obstore
@@ -72,6 +74,8 @@ class TraceStore:
     """Sealed segments in an object store: a folder, or any URL that obstore knows (s3://, gs://, az://)."""
 
     def __init__(self, folder: Path, url: str = "") -> None:
+        if url.startswith("file://"):
+            folder, url = Path(url2pathname(urlsplit(url).path)), ""
         self._folder = None if url else folder
         self._name = url or str(folder)
         # obstore's stores have no common public base type.
