@@ -27,14 +27,12 @@ MAP: dict[str, set[str]] = {
     "episodes": {"records", "agent", "envs.client", "rewards", "store", "weights"},
     "evals": {"records", "episodes", "agent", "rewards", "envs.client", "store", "weights"},
     "deploy": {"records", "store", "weights", "evals"},
-    "dashboard": {"records", "store", "weights", "render"},
+    "dashboard": {"records", "rewards", "store", "weights", "render"},
     "tinyworld": {"records", "agent", "feedback", "envs.client", "search"},
     "tinyworld.recipe": {"records", "agent", "tinyworld", "model", "trainer", "render", "weights"},
 }
 SUBROOMS = ("envs.client", "tinyworld.recipe")
 TORCH_ROOMS = {"model", "engine", "trainer", "tinyworld.recipe"}
-TOP = {"cycle", "cli", "settings", "demo", "processes"}
-"""Modules above all rooms, which may import every room."""
 
 
 def room_of(module: str) -> str | None:

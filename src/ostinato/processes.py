@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any
 
 import msgspec
 
@@ -19,7 +19,9 @@ GRACE_S = 3.0
 class Process:
     """One child of ours, in a process group of its own; its standard error goes to `log`."""
 
-    def __init__(self, name: str, arguments: list[str], log_folder: Path, *, threads: int = 1, niceness: int = 0) -> None:
+    def __init__(
+        self, name: str, arguments: list[str], log_folder: Path, *, threads: int = 1, niceness: int = 0
+    ) -> None:
         log_folder.mkdir(parents=True, exist_ok=True)
         self.name = name
         self.log = log_folder / f"{name}.log"
@@ -43,7 +45,7 @@ class Process:
             )
 
     @property
-    def stdout(self) -> TextIO:
+    def stdout(self) -> IO[str]:
         """The child's standard output."""
         assert self.child.stdout is not None
         return self.child.stdout
@@ -57,14 +59,12 @@ class Process:
             self.end()
             raise self._died("did not start") from None
 
-    def result(self) -> dict[str, Any]:
-        """Wait for the end of a command and return its last line of output, which is one JSON object."""
-        output = self.stdout.read()
+    def finish(self) -> None:
+        """Wait for the end of a command. Raises `UnavailableError` with its last words unless it ended well."""
         code = self.child.wait()
         self.stdout.close()
         if code != 0:
             raise self._died(f"ended with exit status {code}")
-        return msgspec.json.decode(output.strip().splitlines()[-1], type=dict[str, Any])
 
     def check(self) -> None:
         """Raise `UnavailableError` if the process has died."""

@@ -2,6 +2,20 @@
 decision on a candidate go out. May import records, episodes, agent, rewards, envs.client, store and weights.
 """
 
+from ostinato.evals.bench import Proposal, grow_bench, proposals, refusal
+from ostinato.evals.compare import EvaluationConfig, Side, evaluate
 from ostinato.evals.gate import GateAnswer, GateConfig, GateResult, judge_gate
 
-__all__ = ["GateAnswer", "GateConfig", "GateResult", "judge_gate"]
+__all__ = [
+    "EvaluationConfig",
+    "GateAnswer",
+    "GateConfig",
+    "GateResult",
+    "Proposal",
+    "Side",
+    "evaluate",
+    "grow_bench",
+    "judge_gate",
+    "proposals",
+    "refusal",
+]

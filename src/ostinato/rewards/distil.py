@@ -4,7 +4,7 @@ from collections import Counter
 
 from msgspec import Struct
 
-from ostinato.records import Fate, RewardRecord, SessionRow, Turn
+from ostinato.records import Fate, RewardRecord, SessionRow, Turn, in_held_out_group
 from ostinato.render import ChatFormat
 from ostinato.rewards.compose import RewardConfig, reward_of
 from ostinato.rewards.signals import signals_of
@@ -39,7 +39,8 @@ class Distiller:
 
     def distil(self, now: float) -> DistilCounts:
         """One pass at time `now` (Unix seconds). A session that is excluded, or that has a turn without exact tokens,
-        gets the fate "filtered" with the reason; the others wait for the trainer."""
+        gets the fate "filtered" with the reason, one of a held-out person the fate "held out"; the others wait for the
+        trainer."""
         outcomes: Counter[str] = Counter()
         rewarded = excluded = filtered = waiting = 0
         for session in self._ledger.sessions_without_fate("live"):
@@ -51,7 +52,7 @@ class Distiller:
                 continue
             record = self._reward(session, turns, now)
             reason = record.exclusion or _not_exact(turns)
-            self._store(record, reason)
+            self._store(record, session.person, reason)
             self._done.add(session.session_id)
             outcomes[record.outcome.value] += 1
             rewarded += record.reward is not None
@@ -75,15 +76,17 @@ class Distiller:
         signals = signals_of(self._ledger.feedback(session.session_id), turns, reply)
         return reward_of(session.session_id, signals, self._config.rewards, now)
 
-    def _store(self, record: RewardRecord, reason: str) -> None:
+    def _store(self, record: RewardRecord, person: str, reason: str) -> None:
         """The reward and the fate come into being together."""
-        if not reason:
+        held_out = in_held_out_group(person)
+        if not reason and not held_out:
             self._ledger.put_reward(record)
             return
+        fate = Fate.FILTERED if reason else Fate.HELD_OUT
 
         def write(transaction: Transaction) -> None:
             transaction.put_reward(record)
-            transaction.put_fate(record.session_id, Fate.FILTERED, reason)
+            transaction.put_fate(record.session_id, fate, reason or "held-out person")
 
         self._ledger.commit(write)
 

@@ -1,0 +1,315 @@
+"""The commands. A door, not a room: it parses, then imports what the command needs, so that help is quick and light."""
+
+import asyncio
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+from cyclopts import App, Parameter
+
+import ostinato
+from ostinato.records import BadInputError, OstinatoError
+
+app = App(
+    name="ostinato",
+    help="Keeps improving a coding agent's model from the way people really use it.",
+    version=ostinato.__version__,
+    version_flags=["--version"],
+)
+train = App(name="train", help="Train a version from the ledger.")
+tinyworld = App(name="tinyworld", help="The embedded world: the seed model's recipe and simulated persons.")
+app.command(train)
+app.command(tinyworld)
+
+Data = Annotated[Path | None, Parameter(help="The data folder. Default: $OSTINATO_DATA, else ./.ostinato.")]
+
+
+def main() -> None:
+    """Run a command; errors of ours are one line and exit status 1."""
+    try:
+        app()
+    except OstinatoError as error:
+        fail(error)
+
+
+def fail(error: OstinatoError) -> NoReturn:
+    """Print the error with its hint and leave."""
+    sys.stderr.write(f"ostinato: {error.message}\n")
+    if error.hint:
+        sys.stderr.write(f"  {error.hint}\n")
+    sys.exit(1)
+
+
+def say(result: Any) -> None:
+    """One JSON object on standard output, for the process that started us."""
+    import msgspec
+
+    sys.stdout.write(msgspec.json.encode(result).decode() + "\n")
+    sys.stdout.flush()
+
+
+@app.command
+def demo(
+    *,
+    data: Data = None,
+    quick: bool = False,
+    fresh: bool = False,
+    cycles: int | None = None,
+    persons: int = 400,
+    concurrency: int = 16,
+    seed: int = 1,
+    model: Path | None = None,
+    settings: Path | None = None,
+) -> None:
+    """Turn the whole loop on this machine with simulated persons.
+
+    Parameters
+    ----------
+    quick: one small cycle in about three minutes; too small to prove anything.
+    fresh: move an old data folder aside and begin anew.
+    cycles: how many candidates are offered.
+    persons: size of the population at a time.
+    concurrency: sessions at a time.
+    seed: of the population.
+    model: the first release, a Hugging Face folder; the shipped seed model by default.
+    settings: a TOML file with the cycle's dials.
+    """
+    import msgspec
+
+    from ostinato.demo import DemoConfig, run_demo
+    from ostinato.services import SEED_MODEL
+    from ostinato.settings import data_folder, load_config, move_aside, quick_config
+    from ostinato.view import console
+
+    folder = data or data_folder(None) / ("quick" if quick else "demo")
+    if fresh:
+        move_aside(folder)
+    config = load_config(settings)
+    config = quick_config(config) if quick else config
+    if cycles is not None:
+        config = msgspec.structs.replace(config, cycles=cycles)
+    who = DemoConfig(persons=persons, concurrency=concurrency, seed=seed, model=model or SEED_MODEL, quick=quick)
+    sys.exit(run_demo(folder.absolute(), config, who, console()))
+
+
+@app.command
+def serve(*, data: Data = None, model: Path | None = None, port: int = 8080) -> None:
+    """Serve a model behind the gateway and record every turn.
+
+    Parameters
+    ----------
+    model: a Hugging Face folder that becomes the first release; later the release of the data folder is served.
+    port: of the gateway, on 127.0.0.1; 0 takes a free one.
+    """
+    from ostinato.serving import run_serve
+    from ostinato.settings import data_folder
+
+    run_serve(data_folder(data), model, port)
+
+
+@app.command
+def status(*, data: Data = None) -> None:
+    """Show every version, the verdicts and the accounts, from the ledger."""
+    from ostinato.serving import show_status
+    from ostinato.settings import data_folder
+    from ostinato.view import console
+
+    show_status(data_folder(data), console())
+
+
+@app.command
+def report(*, data: Data = None) -> None:
+    """Write the report and the curves into the data folder."""
+    from ostinato.dashboard import write_report
+    from ostinato.settings import data_folder, existing_ledger
+
+    folder = data_folder(data)
+    with existing_ledger(folder) as ledger:
+        sys.stdout.write(f"{write_report(ledger, folder, title='Ostinato')}\n")
+
+
+@app.command
+def doctor() -> None:
+    """Say whether this machine has what Ostinato needs, and what to do where it has not."""
+    from ostinato.serving import examine
+
+    lines, well = examine()
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.exit(0 if well else 1)
+
+
+@app.command
+def engine(*, data: Data = None, slot: list[str], port: int = 0, threads: int = 1, device: str = "cpu") -> None:
+    """Serve versions of the weights folder: ids in; ids, log-probabilities, experts and versions out.
+
+    Parameters
+    ----------
+    slot: `name=version`, as often as wanted.
+    """
+    from ostinato.engine import run_engine
+    from ostinato.settings import data_folder
+
+    held = dict(text.partition("=")[::2] for text in slot)
+    wrong = next((text for text in slot if "=" not in text), None)
+    if wrong is not None:
+        raise BadInputError(f"--slot {wrong!r} is not name=version.", hint="Example: --slot release=v-0123456789abcdef")
+    run_engine(data_folder(data) / "weights", port, held, threads, device)
+
+
+@app.command
+def gateway(*, data: Data = None, engine: str, port: int = 0) -> None:
+    """Serve the OpenAI-compatible door before an engine.
+
+    Parameters
+    ----------
+    engine: the engine's URL.
+    """
+    from ostinato.engine import EngineClient
+    from ostinato.gateway import GatewayConfig, run_gateway
+    from ostinato.settings import data_folder, existing_ledger
+    from ostinato.weights import WeightStore
+
+    folder = data_folder(data)
+    with existing_ledger(folder) as ledger:
+        held = ledger.current_release()
+    if held is None:
+        raise BadInputError(f"{folder} has no release yet.", hint="Next: ostinato serve --model DIR")
+    frame = WeightStore(folder / "weights").frame(held.version)
+    run_gateway(GatewayConfig(port=port), folder, EngineClient(engine), frame)
+
+
+@app.command
+def envs(*, data: Data = None, port: int = 0) -> None:
+    """Serve sandboxes; each one is recorded in the ledger."""
+    from ostinato.envs import run_envs
+    from ostinato.serving import LedgerJournal
+    from ostinato.settings import data_folder
+    from ostinato.store import Ledger
+
+    folder = data_folder(data)
+    with Ledger.open(folder) as ledger:
+        run_envs(folder, port, LedgerJournal(ledger))
+
+
+@app.command
+def evaluate(
+    *,
+    data: Data = None,
+    candidate: str,
+    release: str,
+    gateway: str,
+    envs: str,
+    tasks: int = 150,
+    concurrency: int = 16,
+    gate: str = "{}",
+) -> None:
+    """Run candidate and release on the bench; the last line of output is the gate's answer as JSON.
+
+    Parameters
+    ----------
+    gate: the gate's settings as JSON.
+    """
+    import msgspec
+
+    from ostinato.evals import EvaluationConfig, GateConfig
+    from ostinato.evals import evaluate as compare
+    from ostinato.settings import data_folder, existing_ledger
+
+    config = EvaluationConfig(
+        gateway_url=gateway,
+        envs_url=envs,
+        candidate=candidate,
+        release=release,
+        tasks=tasks,
+        concurrency=concurrency,
+        gate=msgspec.json.decode(gate, type=GateConfig),
+    )
+    with existing_ledger(data_folder(data)) as ledger:
+        say(asyncio.run(compare(ledger, config, lambda done, total: say({"done": done, "total": total}))))
+
+
+@train.command
+def rl(
+    *,
+    data: Data = None,
+    parent: str,
+    run: str = "",
+    limit: int = 100_000,
+    learning_rate: float = 2e-4,
+    epochs: int = 1,
+    threads: int = 2,
+    flip_rewards: bool = False,
+) -> None:
+    """Train a child of PARENT on rewarded sessions and publish it; the last line of output is the result as JSON.
+
+    Parameters
+    ----------
+    run: a name; the same one again finds the finished run.
+    limit: at most so many sessions.
+    flip_rewards: negate the rewards, for a candidate that must be refused; sessions keep their state.
+    """
+    from ostinato.settings import data_folder
+    from ostinato.trainer import RLConfig, train_from_ledger
+
+    config = RLConfig(learning_rate=learning_rate, epochs=epochs, flip_rewards=flip_rewards)
+    say(train_from_ledger(data_folder(data), parent, config, limit=limit, run_id=run, threads=threads))
+
+
+@tinyworld.command
+def persons(
+    *,
+    data: Data = None,
+    gateway: str,
+    envs: str,
+    persons: int = 400,
+    sessions: int = 0,
+    concurrency: int = 8,
+    seed: int = 1,
+    start: int = 0,
+) -> None:
+    """Let simulated persons use the agent through the gateway; one JSON line for each session.
+
+    Parameters
+    ----------
+    persons: size of the population at a time.
+    sessions: how many sessions; 0 goes on until the process is ended.
+    start: sessions of the population to leave out, to go on where another run stopped.
+    """
+    from ostinato.settings import data_folder
+    from ostinato.tinyworld import PersonsConfig, run_persons
+
+    config = PersonsConfig(
+        gateway=gateway,
+        envs=envs,
+        folder=str(data_folder(data) / "runs" / "persons"),
+        seed=seed,
+        population=persons,
+        first=start,
+        sessions=sessions,
+        concurrency=concurrency,
+    )
+
+    async def run() -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await run_persons(config, stop)
+
+    asyncio.run(run())
+
+
+@tinyworld.command
+def train_seed(*, out: Path, minutes: float = 45.0, threads: int = 2, seed: int = 1) -> None:
+    """Train the seed model afresh: tokenizer, a little pretraining, then the demonstrator's trajectories.
+
+    Parameters
+    ----------
+    out: where the model folder is written.
+    minutes: of training.
+    """
+    from ostinato.tinyworld.recipe import train_seed as train
+
+    folder = train(out, minutes=minutes, threads=threads, seed=seed)
+    sys.stdout.write(json.dumps({"folder": str(folder)}) + "\n")

@@ -1,0 +1,88 @@
+"""The report: one HTML page that carries everything with it and loads nothing."""
+
+import base64
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, select_autoescape
+
+from ostinato.dashboard.curves import draw_curves
+from ostinato.dashboard.figures import Figure, VersionRow, accounts_line, version_rows
+from ostinato.records import Experiment, Look
+from ostinato.store import Ledger
+
+
+def write_report(ledger: Ledger, folder: Path, *, title: str, note: str = "") -> Path:
+    """Write `report.html` and `curves.png` into `folder` from what the ledger holds now; the page's path."""
+    rows = version_rows(ledger)
+    picture = draw_curves(ledger, rows, folder / "curves.png")
+    environment = Environment(
+        loader=PackageLoader("ostinato.dashboard", "."), autoescape=select_autoescape(["html"]), trim_blocks=True
+    )
+    environment.filters |= {"share": _share, "number": _number, "size": _size}
+    page = environment.get_template("report.html").render(
+        title=title,
+        note=note,
+        written=time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
+        rows=rows,
+        experiments=[
+            (experiment, _last_looks(ledger.looks(experiment.experiment_id))) for experiment in _tried(ledger)
+        ],
+        accounts=accounts_line(ledger),
+        episodes=ledger.accounts("episode").sessions,
+        counters=ledger.counters(),
+        incidents=ledger.incidents(),
+        sandboxes=ledger.sandbox_count(),
+        picture=base64.b64encode(picture.read_bytes()).decode(),
+    )
+    path = folder / "report.html"
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(page)
+    temporary.replace(path)
+    return path
+
+
+def _tried(ledger: Ledger) -> list[Experiment]:
+    return [experiment for experiment in ledger.experiments() if experiment.candidate]
+
+
+def _last_looks(looks: Sequence[Look]) -> list[Look]:
+    """The last look at each metric."""
+    return list({look.metric: look for look in looks}.values())
+
+
+def _share(value: Figure | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value.mean:.1%} [{value.low:.1%}, {value.high:.1%}]"
+
+
+def _number(value: Figure | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value.mean:.1f} [{value.low:.1f}, {value.high:.1f}]"
+
+
+def _size(value: int) -> str:
+    return f"{value / 1000:,.0f} kB"
+
+
+def plain_rows(rows: Sequence[VersionRow]) -> list[tuple[str, ...]]:
+    """The version table as text cells, for the terminal."""
+    return [
+        (
+            row.version[:10],
+            row.parent[:10] or "–",
+            _share(row.bench),
+            _share(row.live.get("persistence")),
+            _share(row.live.get("dissatisfied")),
+            _number(row.live.get("tokens")),
+            str(row.sessions),
+            row.verdict,
+        )
+        for row in rows
+    ]
+
+
+HEADINGS = ("version", "parent", "bench", "kept", "dissatisfied", "tokens", "sessions", "verdict")

@@ -1,0 +1,169 @@
+"""The processes of one installation: engine, gateway, environment server; and what the controller makes them do."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+from msgspec import Struct
+
+from ostinato.engine import EngineClient
+from ostinato.evals import GateResult
+from ostinato.processes import Process, end_all
+from ostinato.records import MissingError, UnavailableError
+from ostinato.settings import CycleConfig
+from ostinato.store import Ledger
+from ostinato.weights import WeightStore
+
+SEED_MODEL = Path(__file__).parent / "tinyworld" / "seed_model"
+
+
+class Addresses(Struct, frozen=True):
+    """Where the services listen."""
+
+    engine: str
+    gateway: str
+    envs: str
+
+
+def first_release(ledger: Ledger, weights: WeightStore, model: Path) -> str:
+    """The release; where there is none yet, the model folder becomes the first one."""
+    held = ledger.current_release()
+    if held is not None:
+        return held.version
+    if not (model / "config.json").exists():
+        raise MissingError(
+            f"There is no model in {model}.", hint="Name a Hugging Face folder: ostinato serve --model DIR"
+        )
+    version = weights.import_folder(model)
+    ledger.put_version(version)
+    ledger.put_release(version.version, version.created_at)
+    return version.version
+
+
+class Services:
+    """Engine, gateway and environment server of one data folder, as child processes."""
+
+    def __init__(self, data: Path, release: str, *, port: int = 0, engine_threads: int = 1) -> None:
+        self.data = data
+        self.logs = data / "runs" / "logs"
+        self.children: list[Process] = []
+        try:
+            engine = self.start("engine", ["engine", "--slot", f"release={release}"], threads=engine_threads)
+            envs = self.start("envs", ["envs"])
+            engine_url = _url(engine.ready())
+            gateway = self.start("gateway", ["gateway", "--engine", engine_url, "--port", str(port)])
+            self.addresses = Addresses(engine_url, _url(gateway.ready()), _url(envs.ready()))
+        except BaseException:
+            self.end()
+            raise
+
+    def start(self, name: str, arguments: list[str], *, threads: int = 1, niceness: int = 0) -> Process:
+        """Start one of our commands on this data folder; it ends with the services."""
+        process = Process(name, [*arguments, "--data", str(self.data)], self.logs, threads=threads, niceness=niceness)
+        self.children.append(process)
+        return process
+
+    def check(self) -> None:
+        """Raise `UnavailableError` if a child has died."""
+        for child in self.children:
+            child.check()
+
+    def forget(self, process: Process) -> None:
+        """A command that has ended is watched no longer."""
+        self.children.remove(process)
+
+    def end(self) -> None:
+        """End every child."""
+        end_all(self.children)
+        self.children.clear()
+
+
+class ServiceHands:
+    """`cycle.Hands` by processes and HTTP."""
+
+    def __init__(self, services: Services, config: CycleConfig, http: aiohttp.ClientSession) -> None:
+        self._services = services
+        self._config = config
+        self._http = http
+        self._engine = EngineClient(services.addresses.engine)
+
+    async def train(self, parent: str, run: str, *, damaged: bool) -> dict[str, Any]:
+        """See `cycle.Hands.train`."""
+        dials = self._config.training
+        arguments = ["train", "rl", "--parent", parent, "--run", run, "--limit", str(dials.most_sessions)]
+        arguments += ["--learning-rate", str(dials.learning_rate), "--epochs", str(dials.epochs)]
+        arguments += ["--threads", str(dials.threads)]
+        arguments += ["--flip-rewards"] if damaged else []
+        return await self._command("trainer", arguments, threads=dials.threads)
+
+    async def evaluate(self, candidate: str, release: str, progress: Callable[[int, int], None]) -> GateResult:
+        """See `cycle.Hands.evaluate`."""
+        where = self._services.addresses
+        arguments = ["evaluate", "--candidate", candidate, "--release", release, "--gateway", where.gateway]
+        arguments += ["--envs", where.envs, "--tasks", str(self._config.bench_tasks)]
+        arguments += ["--concurrency", str(self._config.bench_concurrency)]
+        arguments += ["--gate", msgspec.json.encode(self._config.gate).decode()]
+        result = await self._command(
+            "evaluation", arguments, on_line=lambda line: progress(line["done"], line["total"])
+        )
+        return msgspec.convert(result, GateResult)
+
+    async def load(self, slot: str, version: str) -> None:
+        """See `cycle.Hands.load`."""
+        held = {status.slot: status.version for status in await self._engine.slots()}
+        if held.get(slot) != version:
+            await self._engine.load(slot, version)
+        await self._refresh()
+
+    async def drop(self, slot: str) -> None:
+        """See `cycle.Hands.drop`."""
+        await self._refresh()
+        if slot in {status.slot for status in await self._engine.slots()}:
+            await self._engine.drop(slot)
+
+    def check(self) -> None:
+        """See `cycle.Hands.check`."""
+        self._services.check()
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        await self._engine.close()
+
+    async def _refresh(self) -> None:
+        """The gateway reads the release and the experiment anew."""
+        async with self._http.post(f"{self._services.addresses.gateway}/admin/refresh") as answer:
+            if answer.status != 200:
+                raise UnavailableError(f"The gateway refused to refresh: {await answer.text()}.")
+
+    async def _command(
+        self,
+        name: str,
+        arguments: list[str],
+        *,
+        threads: int = 1,
+        on_line: Callable[[dict[str, Any]], None] = lambda _: None,
+    ) -> dict[str, Any]:
+        """Run one of our commands to its end: JSON lines of progress, the last one the result."""
+        process = self._services.start(name, arguments, threads=threads)
+
+        def read() -> dict[str, Any]:
+            last: dict[str, Any] = {}
+            for line in process.stdout:
+                last = json.loads(line)
+                if "done" in last:
+                    on_line(last)
+            process.finish()
+            return last
+
+        try:
+            return await asyncio.to_thread(read)
+        finally:
+            self._services.forget(process)
+
+
+def _url(ready: dict[str, Any]) -> str:
+    return f"http://127.0.0.1:{ready['port']}"
