@@ -21,7 +21,9 @@ async def gateway(answer: Answer, port: int = 0) -> AsyncIterator[str]:
 
     async def intake(request: web.Request) -> web.Response:
         body = msgspec.json.decode(await request.read(), type=list[FeedbackEvent] | FeedbackEvent)
-        return web.json_response({}, status=answer(body if isinstance(body, list) else [body]))
+        events = body if isinstance(body, list) else [body]
+        results = [{"status": "unknown" if item.response_id == "lost" else "stored"} for item in events]
+        return web.json_response({"results": results}, status=answer(events))
 
     app = web.Application()
     app.router.add_post("/v1/feedback", intake)
@@ -70,8 +72,10 @@ async def test_an_unknown_response_is_dropped_and_counted(tmp_path: Path) -> Non
     async with gateway(answer) as url, FeedbackSender(url, tmp_path) as sender:
         sender.send(event(1), event(2, "forged"), event(3, "bad"), event(4))
         await sender.flush()
-    assert seen == {"e1", "e4"}
-    assert (sender.counts.delivered, sender.counts.unknown, sender.counts.refused) == (2, 1, 1)
+        sender.send(event(5), event(6, "lost"))
+        await sender.flush()
+    assert seen == {"e1", "e4", "e5", "e6"}
+    assert (sender.counts.delivered, sender.counts.unknown, sender.counts.refused) == (3, 2, 1)
 
 
 async def test_it_tries_again_until_the_gateway_can(tmp_path: Path) -> None:

@@ -35,7 +35,8 @@ class Chat(Protocol):
 
 
 class ChatClient:
-    """Chat over HTTP for one session of one person. An async context manager, unless `http` is handed in.
+    """Chat over HTTP for one session of one person. An async context manager, unless `http` is handed in. `requests`
+    counts what was sent.
 
     Raises `UnavailableError` when the gateway cannot be reached or has no model, `MissingError` for an unknown model,
     `BadInputError` when it refuses the request or its answer cannot be read."""
@@ -59,6 +60,7 @@ class ChatClient:
         self._headers |= {"X-Ostinato-Sandbox": sandbox} if sandbox else {}
         self._headers |= {"Authorization": f"Bearer {key}"} if key else {}
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)
+        self.requests = 0
         self._own = http is None
         self._http = http
 
@@ -85,6 +87,7 @@ class ChatClient:
             "temperature": temperature,
         }
         data = msgspec.json.encode(body)
+        self.requests += 1
         try:
             async with self._http.post(self.url, data=data, headers=self._headers, timeout=self._timeout) as answer:
                 text = await answer.read()

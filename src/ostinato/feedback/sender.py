@@ -24,12 +24,14 @@ COMPACT_BYTES = 1 << 20
 
 
 class SenderCounts(Struct):
-    """What became of the events: delivered (stored, parked or duplicate), and dropped by reason."""
+    """What became of the events: delivered (stored, parked or duplicate), and dropped by reason (unknown to the
+    gateway, refused by it). `requests` counts HTTP requests that it answered, `retries` those to be sent again."""
 
     delivered: int = 0
     unknown: int = 0
     refused: int = 0
     retries: int = 0
+    requests: int = 0
 
 
 class FeedbackSender:
@@ -118,7 +120,7 @@ class FeedbackSender:
                 await self._wake.wait()
                 continue
             batch = self._queue[:BATCH]
-            status, _ = await self._post(b"[" + b",".join(batch) + b"]")
+            status, text = await self._post(b"[" + b",".join(batch) + b"]")
             if _must_wait(status):
                 self.counts.retries += 1
                 await asyncio.sleep(wait_s)
@@ -129,7 +131,9 @@ class FeedbackSender:
                 if await self._deliver_singly(batch):
                     continue
             else:
-                self.counts.delivered += len(batch)
+                unknown = _unknown(text)
+                self.counts.unknown += unknown
+                self.counts.delivered += len(batch) - unknown
                 self._done(len(batch))
 
     async def _deliver_singly(self, batch: list[bytes]) -> bool:
@@ -152,7 +156,9 @@ class FeedbackSender:
         """Status and text of one request; status 0 where the gateway could not be reached."""
         try:
             async with self._http.post(self.url, data=body, headers=self._headers) as reply:
-                return reply.status, await reply.text()
+                text = await reply.text()
+                self.counts.requests += 1
+                return reply.status, text
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             return 0, str(error)
 
@@ -170,3 +176,21 @@ class FeedbackSender:
 def _must_wait(status: int) -> bool:
     """Whether the gateway could not judge the request (0: not reached), so that it is to be sent again."""
     return status >= 500 or status in (0, 408, 429)
+
+
+class _Result(Struct):
+    status: str = ""
+
+
+class _Results(Struct):
+    results: list[_Result] = []
+
+
+def _unknown(text: str) -> int:
+    """How many events of an accepted batch belong to responses that the gateway does not know, by its answer; none
+    where it does not list results."""
+    try:
+        answer = msgspec.json.decode(text, type=_Results)
+    except msgspec.MsgspecError:
+        return 0
+    return sum(result.status == "unknown" for result in answer.results)
