@@ -75,6 +75,13 @@ def test_a_failed_write_is_undone_alone(ledger: Ledger) -> None:
     assert ledger.fate("s1") is None
 
 
+def test_a_transaction_that_writes_to_the_ledger_fails_at_once(ledger: Ledger) -> None:
+    """Writing through the ledger inside a transaction would wait for itself; it is an error instead."""
+    with pytest.raises(AssertionError, match="goes to the transaction"):
+        ledger.commit(lambda _: ledger.count("inner"))
+    assert ledger.counters() == {}
+
+
 def test_a_full_disk_refuses_and_recovers(ledger: Ledger) -> None:
     """When SQLite finds no space, writers get an error in words, nothing is torn, and writing works again after."""
     db = ledger.committer._db

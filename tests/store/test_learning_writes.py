@@ -197,6 +197,7 @@ def test_sandboxes_counters_incidents_progress(ledger: Ledger) -> None:
         ("b1", "live", 3.0),
         ("b2", "check", None),
     ]
+    assert ledger.sandbox_count() == 2
     ledger.count("http.requests", 5)
     ledger.count("http.requests")
     assert ledger.counters() == {"http.requests": 6}

@@ -136,10 +136,20 @@ def test_training_takes_only_exact_rewarded_undecided_sessions(ledger: Ledger, m
     ledger.open_session(SessionRow("ep", "bench", "episode", 1.0, 1.0))
     ledger.put_reward(RewardRecord("ep", Outcome.KEPT, 1.0, {}, {}, "r1", 2.0))
     assert [session.session_id for session in ledger.training_sessions(10)] == ["n4"]
+    assert ledger.trainable_count() == 1
     ledger.put_reward(RewardRecord("n0", Outcome.KEPT, 0.5, {}, {}, "r3", 4.0))
     assert [session.session_id for session in ledger.training_sessions(10)] == ["n4", "n0"]
     assert [session.session_id for session in ledger.training_sessions(1)] == ["n4"]
     assert [row.session_id for row in ledger.fates()] == ["n1"]
+
+
+def test_results_carry_the_serving_version(ledger: Ledger, make_turn: Make) -> None:
+    """Every rewarded live session comes with the version that drew its first token and its latest reward."""
+    record(ledger, make_turn, "a")
+    ledger.put_reward(RewardRecord("a", Outcome.MENDED, 0.25, {}, {"survival": 0.5}, "r2", 4.0))
+    (result,) = ledger.results()
+    assert (result.session_id, result.person, result.version) == ("a", "ada", "v-a")
+    assert (result.outcome, result.reward, result.signals) == (Outcome.MENDED, 0.25, {"survival": 0.5})
 
 
 def test_an_object_store_url_is_followed(tmp_path: Path, make_turn: Make) -> None:

@@ -77,8 +77,9 @@ def work(ledger: Ledger, prefix: str, seals: bool) -> None:
         while True:
             one_session(ledger, f"{prefix}-{number}")
             number += 1
-            if seals and number % 2 == 0:
-                ledger.seal_traces(ledger.unsealed_sessions(8))
+            key = ledger.seal_traces(ledger.unsealed_sessions(8)) if seals else None
+            if key is not None:
+                say("sealed", key)
     except BaseException:
         say("failed", traceback.format_exc().replace("\n", " | ")[-3000:])
         os._exit(98)

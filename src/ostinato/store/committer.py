@@ -67,6 +67,7 @@ class GroupCommitter:
 
         Raises whatever `write` raises (its own changes are undone, its neighbours' stay), or `UnavailableError` when
         the disk or another process does not let the transaction through."""
+        assert threading.current_thread() is not self._thread, "a write inside a transaction goes to the transaction"
         result: T = self._put(_Job(write, None)).future.result()
         return result
 

@@ -41,6 +41,13 @@ _SESSION = (
     " s.closed_at, s.sandbox_id FROM sessions s"
 )
 LATEST_REWARD = "r.reward_id = (SELECT max(reward_id) FROM rewards WHERE session_id = s.session_id)"
+TRAINABLE = (
+    f"FROM sessions s JOIN rewards r ON r.session_id = s.session_id AND {LATEST_REWARD}"
+    " WHERE s.purpose = 'live' AND r.reward IS NOT NULL"
+    " AND NOT EXISTS (SELECT 1 FROM fates f WHERE f.session_id = s.session_id)"
+    " AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.session_id = s.session_id"
+    " AND (t.trainable = 0 OR t.ended_at IS NULL))"
+)
 _payload = msgspec.json.Decoder(Payload)
 _reward = msgspec.json.Decoder(RewardRecord)
 _spans = msgspec.json.Decoder(tuple[VersionSpan, ...])
@@ -233,15 +240,7 @@ class Reads:
 
     def trainable_count(self) -> int:
         """How many live sessions have a reward, no fate yet, and exact turns alone: what the next training can take."""
-        rows = self._query(
-            "SELECT count(*) FROM sessions s"
-            f" JOIN rewards r ON r.session_id = s.session_id AND {LATEST_REWARD}"
-            " WHERE s.purpose = 'live' AND r.reward IS NOT NULL"
-            " AND NOT EXISTS (SELECT 1 FROM fates f WHERE f.session_id = s.session_id)"
-            " AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.session_id = s.session_id"
-            " AND (t.trainable = 0 OR t.ended_at IS NULL))"
-        )
-        return int(rows[0][0])
+        return int(self._query(f"SELECT count(*) {TRAINABLE}")[0][0])
 
     def sandbox_count(self) -> int:
         """How many sandboxes were ever made."""

@@ -10,7 +10,7 @@ import msgspec
 from ostinato.records import BadInputError, Fate, OstinatoError, RewardRecord, Turn, TurnTrace, VersionSpan, new_id
 from ostinato.store.chains import assemble, request_text
 from ostinato.store.learning_writes import add_incident, give_fate
-from ostinato.store.reads import LATEST_REWARD, Reads
+from ostinato.store.reads import TRAINABLE, Reads
 from ostinato.store.rows import TrainSession
 from ostinato.store.session_writes import Writer, add_to_counter
 from ostinato.store.traces import CorruptTraceError, Packed, Place, TraceStore, unpack
@@ -65,12 +65,7 @@ class TraceReads(Writer, Reads):
         A session whose turns do not join exactly gets the fate "filtered" with the reason, one with a damaged trace
         "quarantined" (and an incident); both are counted and left out."""
         rows = self._query(
-            "SELECT s.session_id, s.person, s.arm, s.opened_at, r.record FROM sessions s"
-            f" JOIN rewards r ON r.session_id = s.session_id AND {LATEST_REWARD}"
-            " WHERE s.purpose = 'live' AND r.reward IS NOT NULL"
-            " AND NOT EXISTS (SELECT 1 FROM fates f WHERE f.session_id = s.session_id)"
-            " AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.session_id = s.session_id"
-            " AND (t.trainable = 0 OR t.ended_at IS NULL)) ORDER BY r.reward_id"
+            f"SELECT s.session_id, s.person, s.arm, s.opened_at, r.record {TRAINABLE} ORDER BY r.reward_id"
         )
         found: list[TrainSession] = []
         for row in rows:
