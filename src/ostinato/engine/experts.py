@@ -1,0 +1,90 @@
+"""The feed-forward part of a layer at inference: plain, all experts at once, or only the chosen experts.
+
+Shapes: N tokens, H hidden, E experts, I width of an expert, k experts for each token. Each part maps the residual
+stream [N, H] and its normalised form [N, H] to the new residual stream and the chosen experts [N, k] (int64; None for
+a plain part).
+"""
+
+from typing import NamedTuple, Protocol
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from ostinato.model import ModelConfig
+
+
+class Mixed(NamedTuple):
+    """The residual stream [N, H] after the part, and its chosen experts [N, k] or None."""
+
+    hidden: Tensor
+    experts: Tensor | None
+
+
+class FeedForwardPart(Protocol):
+    """What the runner needs of a feed-forward part."""
+
+    def __call__(self, hidden_NH: Tensor, normed_NH: Tensor) -> Mixed:
+        """Add the part's output to the residual stream."""
+        ...
+
+
+class FeedForward:
+    """SwiGLU: `gate_up` [H, 2I], `down` [I, H]."""
+
+    def __init__(self, gate_up: Tensor, down: Tensor) -> None:
+        self.gate_up, self.down = gate_up, down
+        self.width = down.shape[0]
+
+    def __call__(self, hidden_NH: Tensor, normed_NH: Tensor) -> Mixed:
+        """No experts are chosen."""
+        mixed = torch.mm(normed_NH, self.gate_up)
+        wide = F.silu(mixed[:, : self.width]).mul_(mixed[:, self.width :])
+        return Mixed(torch.addmm(hidden_NH, wide, self.down), None)
+
+
+class DenseExperts:
+    """All experts for every token; those not chosen get the share 0. More arithmetic, but four operations whatever the
+    batch: fastest where there are few experts. `fused` [H, 2EI + E] holds gates, ups and router; `down` [EI, H]."""
+
+    def __init__(self, config: ModelConfig, fused: Tensor, down: Tensor) -> None:
+        self.config, self.fused, self.down = config, fused, down
+        self.width = down.shape[0]
+
+    def __call__(self, hidden_NH: Tensor, normed_NH: Tensor) -> Mixed:
+        """One product in, one product out."""
+        mixed = torch.mm(normed_NH, self.fused)
+        N, E = mixed.shape[0], self.config.num_experts
+        shares, experts = _route(self.config, mixed[:, 2 * self.width :])
+        shares_NE = mixed.new_zeros(N, E).scatter_(1, experts, shares)
+        wide = F.silu(mixed[:, : self.width]).mul_(mixed[:, self.width : 2 * self.width])
+        wide.view(N, E, -1).mul_(shares_NE[:, :, None])
+        return Mixed(torch.addmm(hidden_NH, wide, self.down), experts)
+
+
+class RoutedExperts:
+    """Each expert sees only its own tokens: least arithmetic, for many experts. `router` [H, E], `gate_up` [E, H, 2I],
+    `down` [E, I, H]."""
+
+    def __init__(self, config: ModelConfig, router: Tensor, gate_up: Tensor, down: Tensor) -> None:
+        self.config, self.router, self.gate_up, self.down = config, router, gate_up, down
+
+    def __call__(self, hidden_NH: Tensor, normed_NH: Tensor) -> Mixed:
+        """Tokens are visited expert by expert, in rising order of the expert's number."""
+        shares, experts = _route(self.config, torch.mm(normed_NH, self.router))
+        out = hidden_NH.clone()
+        for expert in sorted(set(experts.flatten().tolist())):
+            rows, place = (experts == expert).nonzero(as_tuple=True)
+            gate, up = torch.mm(normed_NH[rows], self.gate_up[expert]).chunk(2, dim=1)
+            wide = F.silu(gate).mul_(up).mul_(shares[rows, place][:, None])
+            out.index_add_(0, rows, torch.mm(wide, self.down[expert]))
+        return Mixed(out, experts)
+
+
+def _route(config: ModelConfig, logits_NE: Tensor) -> tuple[Tensor, Tensor]:
+    """Shares [N, k] and numbers [N, k] of the chosen experts, largest first."""
+    top, experts = logits_NE.topk(config.num_experts_per_tok, dim=-1)
+    if config.norm_topk_prob:
+        # Probabilities over all experts, renormalised over the chosen, are a softmax over the chosen logits.
+        return top.softmax(dim=-1), experts
+    return logits_NE.softmax(dim=-1).gather(1, experts), experts
