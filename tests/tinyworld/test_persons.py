@@ -262,7 +262,7 @@ async def test_the_same_requests_for_every_model() -> None:
 @pytest.mark.usefixtures("env")
 async def test_a_stop_ends_an_endless_run(tmp_path: Path) -> None:
     """No further session begins, and the record holds what was had."""
-    gateway, stop = Gateway(tasks_of("live", 0, 2000), able), asyncio.Event()
+    gateway, stop = Gateway(tasks_of("live", 0, 400), able), asyncio.Event()
     async with serving(gateway) as url:
         config = PersonsConfig(url, "", str(tmp_path), progress=str(tmp_path / "progress"))
         task = asyncio.create_task(run_persons(config, stop))
@@ -270,7 +270,7 @@ async def test_a_stop_ends_an_endless_run(tmp_path: Path) -> None:
             await asyncio.sleep(0.01)
         stop.set()
         counts = await task
-    assert 0 < counts.sessions < 2000
+    assert 0 < counts.sessions < 400
     assert len((tmp_path / "persons-live-0.jsonl").read_text().splitlines()) == counts.sessions
 
 
