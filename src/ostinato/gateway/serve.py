@@ -1,0 +1,65 @@
+"""The gateway as a process."""
+
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import uvicorn
+
+from ostinato.gateway.app import build_app
+from ostinato.gateway.config import GatewayConfig
+from ostinato.records import ConflictError, Engine
+from ostinato.store import Ledger
+
+_GRACE_S = 3
+
+
+def run_gateway(config: GatewayConfig, data: Path, engine: Engine, frame: Mapping[str, bytes]) -> None:
+    """Serve on 127.0.0.1 until SIGINT or SIGTERM, as the owner of the data folder.
+
+    When it listens, one line of JSON goes to stdout: {"ready": true, "port": 8321}. Raises `ConflictError` for a port
+    in use, or for a data folder that another gateway owns."""
+    with Ledger.open(data, owner=True) as ledger:
+        listener = _listen(config.port)
+        app = build_app(config, ledger, engine, frame)
+        settings = uvicorn.Config(
+            app,
+            loop="uvloop",
+            http="httptools",
+            ws="none",
+            lifespan="on",
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=_GRACE_S,
+        )
+        try:
+            _Announcing(settings).run(sockets=[listener])
+        finally:
+            listener.close()
+
+
+class _Announcing(uvicorn.Server):
+    """Says so when it listens."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started and sockets:
+            port = sockets[0].getsockname()[1]
+            print(msgspec.json.encode({"ready": True, "port": port}).decode(), flush=True)  # noqa: T201
+
+
+def _listen(port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(("127.0.0.1", port))
+    except OSError as error:
+        listener.close()
+        raise ConflictError(
+            f"Port {port} on 127.0.0.1 cannot be used: {error.strerror}.", hint="Take a free one: --port 0"
+        ) from None
+    listener.listen(1024)
+    return listener
