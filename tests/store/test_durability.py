@@ -136,6 +136,7 @@ def test_kill_at_any_point_loses_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_two_hundred_kills_lose_nothing(tmp_path: Path) -> None:
     """The same with two hundred kills."""
     torture_by_kill(tmp_path / "data", 200)
@@ -204,6 +205,7 @@ def test_power_loss_loses_nothing(shim: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_two_hundred_power_losses_lose_nothing(shim: Path, tmp_path: Path) -> None:
     """The same two hundred times."""
     assert lose_power(shim, tmp_path, 200, "careful") == []
