@@ -27,6 +27,7 @@ from ostinato.records.feedback import (
     FeedbackEvent,
     FollowUp,
     Latency,
+    Payload,
     Rating,
     SessionClosed,
 )
@@ -69,6 +70,7 @@ __all__ = [
     "MissingError",
     "OstinatoError",
     "Outcome",
+    "Payload",
     "Purpose",
     "Rating",
     "RewardRecord",

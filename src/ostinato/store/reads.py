@@ -16,13 +16,13 @@ from ostinato.records import (
     Look,
     MissingError,
     Outcome,
+    Payload,
     Purpose,
     RewardRecord,
     SessionRow,
     Version,
     VersionSpan,
 )
-from ostinato.records.feedback import Payload
 from ostinato.store.identity import ApiKey, Scope, secret_hash
 from ostinato.store.rows import (
     Accounts,
