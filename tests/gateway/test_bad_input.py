@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from ostinato.engine import ScriptedEngine
 from ostinato.render import TinyFormat
@@ -77,21 +76,19 @@ async def test_bad_bodies_are_refused_by_name(start: Start, tiny: TinyFormat, da
         assert ledger.counters()["http.requests"] == len(CASES)
 
 
-@pytest.mark.parametrize(
-    ("headers", "param"),
-    [
+async def test_bad_headers_are_refused(start: Start, tiny: TinyFormat) -> None:
+    """A header of ours that is misspelt does not pass unseen."""
+    cases = (
         ({"X-Ostinato-Sesion": "a"}, "x-ostinato-sesion"),
         ({"X-Ostinato-Session": "../etc"}, "X-Ostinato-Session"),
         ({"X-Ostinato-Person": "a\tb"}, "x-ostinato-person"),
         ({"Content-Encoding": "gzip"}, "content-encoding"),
-    ],
-)
-async def test_bad_headers_are_refused(start: Start, tiny: TinyFormat, headers: dict[str, str], param: str) -> None:
-    """A header of ours that is misspelt does not pass unseen."""
+    )
     async with start(ScriptedEngine(lambda _: [tiny.end])) as client:
-        answer = await client.post("/v1/chat/completions", content=_with(), headers=headers)
-        assert answer.status_code == 400
-        assert answer.json()["error"]["param"] == param
+        for headers, param in cases:
+            answer = await client.post("/v1/chat/completions", content=_with(), headers=headers)
+            assert answer.status_code == 400
+            assert answer.json()["error"]["param"] == param
 
 
 async def test_large_bodies_are_refused_before_they_are_read(start: Start, tiny: TinyFormat) -> None:

@@ -89,24 +89,23 @@ async def test_a_closed_session_is_sealed_and_takes_no_more_turns(
         assert not ledger.verify_traces()
 
 
-@pytest.mark.parametrize(
-    ("body", "param"),
-    [
-        (b"{", None),
-        (b"[]", None),
-        (b'{"event_id": "e"}', "response_id"),
-        (b'{"event_id": "e", "response_id": "r", "at": 1, "payload": {"kind": "nope"}}', "payload.kind"),
-        (b'{"event_id": "e", "response_id": "r", "at": 1, "payload": {"kind": "rating", "value": 3}}', "payload.value"),
-        (b'{"event_id": "e", "response_id": "r", "at": 1, "payload": {"kind": "abandoned", "why": 1}}', "payload.why"),
-        (b'{"event_id": "e", "response_id": "r", "at": 1, "person": "x", "payload": {"kind": "abandoned"}}', "person"),
-        (b'{"event_id": "", "response_id": "r", "at": 1, "payload": {"kind": "abandoned"}}', "event_id"),
-    ],
-)
-async def test_bad_feedback_names_the_field(
-    start: Start, engine: ScriptedEngine, body: bytes, param: str | None
-) -> None:
-    """400 in OpenAI's shape; unknown fields are refused by name."""
+BAD: list[tuple[bytes, str | None]] = [
+    (b"{", None),
+    (b"[]", None),
+    (b'{"event_id": "e"}', "response_id"),
+    (b'{"event_id": "e", "response_id": "r", "at": 1, "payload": {"kind": "nope"}}', "payload.kind"),
+    (b'{"event_id": "e", "response_id": "r", "at": 1, "payload": {"kind": "rating", "value": 3}}', "payload.value"),
+    (b'{"event_id": "e", "response_id": "r", "at": 1, "payload": {"kind": "abandoned", "why": 1}}', "payload.why"),
+    (b'{"event_id": "e", "response_id": "r", "at": 1, "person": "x", "payload": {"kind": "abandoned"}}', "person"),
+    (b'{"event_id": "", "response_id": "r", "at": 1, "payload": {"kind": "abandoned"}}', "event_id"),
+]
+
+
+async def test_bad_feedback_names_the_field(start: Start, engine: ScriptedEngine, ledger: Ledger) -> None:
+    """400 in OpenAI's shape; unknown fields are refused by name; nothing is kept."""
     async with start(engine) as client:
-        answer = await client.post("/v1/feedback", content=body)
-        assert answer.status_code == 400, answer.text
-        assert answer.json()["error"]["param"] == param
+        for body, param in BAD:
+            answer = await client.post("/v1/feedback", content=body)
+            assert answer.status_code == 400, answer.text
+            assert answer.json()["error"]["param"] == param, body
+    assert ledger.parked_feedback() == 0

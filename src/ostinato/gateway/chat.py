@@ -159,6 +159,8 @@ class ChatTurn:
             tx.begin_turn(turn, raw)
 
         await self._gateway.writer.submit(write)
+        if not live.stored:
+            self._gateway.counts.add("sessions.opened")
         live.stored = True
         live.next_index += 1
         if sandbox_id is not None:

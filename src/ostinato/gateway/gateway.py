@@ -1,8 +1,10 @@
 """What the endpoints share."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol, runtime_checkable
 
 from ostinato.gateway.access import Access
 from ostinato.gateway.arms import Arms
@@ -14,6 +16,14 @@ from ostinato.render import format_for
 from ostinato.store import AsyncWriter, Ledger, ResponseIds
 
 _SEAL_AT_ONCE = 64
+_log = logging.getLogger("ostinato.gateway")
+
+
+@runtime_checkable
+class _Closes(Protocol):
+    """An engine that holds connections of the loop it runs in."""
+
+    async def close(self) -> None: ...
 
 
 class Gateway:
@@ -45,11 +55,13 @@ class Gateway:
             self._tasks.append(asyncio.create_task(_repeat(work, every_s)))
 
     async def stop(self) -> None:
-        """End the background work; what was counted is written."""
+        """End the background work; what was counted is written, and the engine's connections are closed."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.counts.flush(self.writer)
+        if isinstance(self.engine, _Closes):
+            await self.engine.close()
 
     async def _refresh(self) -> None:
         self.arms.refresh()
@@ -72,3 +84,6 @@ async def _repeat(work: Callable[[], Awaitable[None]], every_s: float) -> None:
         except UnavailableError:
             # The disk refuses for now; the requests that meet it say so, and the next round tries again.
             continue
+        except Exception:
+            # One bad round must not end the rounds after it.
+            _log.exception("background work failed; it goes on")

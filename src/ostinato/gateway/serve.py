@@ -1,8 +1,11 @@
 """The gateway as a process."""
 
+import contextlib
+import signal
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 import uvicorn
@@ -20,7 +23,7 @@ def run_gateway(config: GatewayConfig, data: Path, engine: Engine, frame: Mappin
 
     When it listens, one line of JSON goes to stdout: {"ready": true, "port": 8321}. Raises `ConflictError` for a port
     in use, or for a data folder that another gateway owns."""
-    with Ledger.open(data, owner=True) as ledger:
+    with Ledger.open(data, owner=True) as ledger, _leaving_on_sigterm():
         listener = _listen(config.port)
         app = build_app(config, ledger, engine, frame)
         settings = uvicorn.Config(
@@ -36,9 +39,24 @@ def run_gateway(config: GatewayConfig, data: Path, engine: Engine, frame: Mappin
             timeout_graceful_shutdown=_GRACE_S,
         )
         try:
-            _Announcing(settings).run(sockets=[listener])
+            with contextlib.suppress(KeyboardInterrupt):
+                _Announcing(settings).run(sockets=[listener])
         finally:
             listener.close()
+
+
+@contextlib.contextmanager
+def _leaving_on_sigterm() -> Iterator[None]:
+    """After a clean end uvicorn raises the signal again; let it unwind the stack, so that the ledger is closed."""
+    before = signal.signal(signal.SIGTERM, _leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _leave(*_: object) -> NoReturn:
+    raise SystemExit(0)
 
 
 class _Announcing(uvicorn.Server):

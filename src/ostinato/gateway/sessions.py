@@ -139,7 +139,6 @@ class SessionBook:
         )
         live = Live(row, TokenLog(self._format))
         self._keep(live)
-        self._counts.add("sessions.opened")
         return live
 
     def _keep(self, live: Live) -> None:
