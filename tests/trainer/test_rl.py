@@ -55,12 +55,16 @@ def test_a_bandit_improves(published: Any, draw: Any, tmp_path: Path) -> None:
     assert flipped.version != one.version
 
 
-def test_the_same_run_gives_the_same_version(published: Any, draw: Any, tmp_path: Path) -> None:
-    """Nothing in a run is left to chance; another order of sessions is another run."""
-    sessions = draw(published.weights, published.version, 64, low)
+def test_the_same_run_gives_the_same_version(
+    published: Any, draw: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing in a run is left to chance, whatever the threads; another order of sessions is another run."""
+    weights, version = published
+    sessions = draw(weights, version, 64, low)
+    monkeypatch.setattr("ostinato.trainer.rl_batches.MICRO_TOKENS", 64)
     results = [
-        train_rl(msgspec.structs.replace(FAST, seed=seed), sessions, published.version, published.weights, tmp_path)
-        for seed in (0, 0, 1)
+        train_rl(msgspec.structs.replace(FAST, seed=seed), sessions, version, weights, tmp_path, threads=threads)
+        for seed, threads in ((0, 1), (0, 3), (1, 1))
     ]
     assert results[0].version == results[1].version != results[2].version
 

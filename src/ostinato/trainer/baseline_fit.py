@@ -27,7 +27,7 @@ from ostinato.records import BadInputError
 BaselineKind = Literal["batch_mean", "ridge"]
 FOLDS = 5
 LEAST_SESSIONS = 8
-WORD_BINS = 128
+WORD_BINS = 64
 PERSON_WEIGHT = 2.0
 """A person's mean is shrunk towards everybody's as if by this many sessions."""
 STRENGTHS = (*np.logspace(-1, 4, 11), 1e12)
@@ -162,15 +162,16 @@ def _folds(keys: Sequence[str]) -> NDArray[np.int64]:
 def _fit(features: Floats, rewards: Floats, asked: Floats) -> Floats:
     """Ridge with an unpenalised intercept, its strength by generalised cross-validation (Golub et al. 1979)."""
     centre, mean, n = features.mean(axis=0), rewards.mean(), rewards.size
-    U, sizes, Vt = np.linalg.svd(features - centre, full_matrices=False)
-    along = U.T @ (rewards - mean)
+    X, y = features - centre, rewards - mean
+    sizes, axes = np.linalg.eigh(X.T @ X)
+    sizes, along = sizes.clip(min=0.0), axes.T @ (X.T @ y)
     best, weights = np.inf, np.zeros(features.shape[1])
     for strength in STRENGTHS:
-        kept = sizes**2 / (sizes**2 + strength)
-        left = np.sum((rewards - mean) ** 2) - np.sum((1 - (1 - kept) ** 2) * along**2)
-        freedom = 1 - (kept.sum() + 1) / n
+        part = along / (sizes + strength)
+        left = y @ y - 2 * along @ part + sizes @ part**2
+        freedom = 1 - (np.sum(sizes / (sizes + strength)) + 1) / n
         score = left / n / freedom**2 if freedom > 0 else np.inf
         if score < best:
-            best, weights = score, Vt.T @ (sizes / (sizes**2 + strength) * along)
+            best, weights = score, axes @ part
     predicted: Floats = mean + (asked - centre) @ weights
     return predicted

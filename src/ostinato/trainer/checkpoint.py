@@ -11,6 +11,7 @@ version made elsewhere) the masters are the published numbers and the moments st
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +37,11 @@ class Learner:
         self._masters = [parameter.detach().clone().requires_grad_() for parameter in self._rounded]
         self._adam = torch.optim.AdamW(self._masters, lr=learning_rate, betas=betas, weight_decay=0.0, foreach=True)
         self._round()
+
+    def accumulate(self, gradients: Sequence[Tensor]) -> None:
+        """Add gradients, in the order of the model's parameters, to those of the next step."""
+        for rounded, gradient in zip(self._rounded, gradients, strict=True):
+            rounded.grad = gradient if rounded.grad is None else rounded.grad.add_(gradient)
 
     def step(self) -> float:
         """Clip the gradients that lie on the model, step the masters, round them into the model. Returns the norm of

@@ -24,7 +24,9 @@ from ostinato.trainer.rl_train import RLConfig, RLResult, train_rl
 from ostinato.weights import WeightStore
 
 
-def run(data: Path, parent: str, config: RLConfig, *, limit: int, run_id: str = "", quiet: bool = False) -> RLResult:
+def run(
+    data: Path, parent: str, config: RLConfig, *, limit: int, run_id: str = "", threads: int = 1, quiet: bool = False
+) -> RLResult:
     """Train on at most `limit` sessions of the data folder and settle them. With a `run_id` that was finished before,
     its result is returned and nothing is trained."""
     state = data / "trainer"
@@ -36,7 +38,14 @@ def run(data: Path, parent: str, config: RLConfig, *, limit: int, run_id: str = 
         else:
             sessions, hot = _load(ledger, weights, parent, limit)
             result = train_rl(
-                config, sessions, parent, weights, state, history=_history(ledger), progress=None if quiet else _tell
+                config,
+                sessions,
+                parent,
+                weights,
+                state,
+                history=_history(ledger),
+                threads=threads,
+                progress=None if quiet else _tell,
             )
             result = msgspec.structs.replace(result, refused=result.refused | hot)
             if record is not None:
@@ -118,9 +127,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--flip-rewards", action="store_true", help="negate the rewards: a candidate to be blocked")
     options = vars(parser.parse_args(arguments))
     data, parent, limit, run_id = (options.pop(name) for name in ("data", "parent", "limit", "run"))
-    torch.set_num_threads(options.pop("threads"))
+    threads = options.pop("threads")
+    torch.set_num_threads(1)
     try:
-        result = run(data, parent, RLConfig(**options), limit=limit, run_id=run_id)
+        result = run(data, parent, RLConfig(**options), limit=limit, run_id=run_id, threads=threads)
     except OstinatoError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(1)

@@ -7,7 +7,9 @@ baseline_fit.py say what is computed; checkpoint.py how float32 masters and publ
 """
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -78,10 +80,12 @@ def train_rl(
     state_folder: Path,
     *,
     history: History | None = None,
+    threads: int = 1,
     progress: Progress | None = None,
 ) -> RLResult:
     """Train from `parent` on `sessions` and publish. `history` holds persons' rewards from before these sessions;
-    `progress` is told (step, of how many, figures) after each step.
+    `progress` is told (step, of how many, figures) after each step. `threads` share each step's work; let torch itself
+    use one (`torch.set_num_threads(1)`).
 
     Raises `BadInputError` when too few sessions can be used, `ConflictError` when a guard refuses to publish."""
     model = load_published(weights, parent)
@@ -95,12 +99,13 @@ def train_rl(
     check_mismatch(mismatch, parent)
     steps: list[StepStats] = []
     plan = _minibatches(config, len(admitted.sessions))
-    for places in plan:
-        batches = micro_batches([admitted.sessions[place] for place in places], model.config, parent, places)
-        steps.append(_step(learner, batches, gains.values, config.batch_sessions * TOKENS_PER_SESSION))
-        check_step(len(steps), steps[-1])
-        if progress is not None:
-            progress(len(steps), len(plan), steps[-1])
+    with ThreadPoolExecutor(threads) as pool:
+        for places in plan:
+            batches = micro_batches([admitted.sessions[place] for place in places], model.config, parent, places)
+            steps.append(_step(learner, batches, gains.values, config.batch_sessions * TOKENS_PER_SESSION, pool))
+            check_step(len(steps), steps[-1])
+            if progress is not None:
+                progress(len(steps), len(plan), steps[-1])
     check_run(steps)
     version = weights.publish(learner.bits(), parent=parent, meta=_meta(config, admitted.sessions, steps)).version
     learner.save(state_path(state_folder, version))
@@ -153,20 +158,43 @@ def _minibatches(config: RLConfig, count: int) -> list[list[int]]:
     return [part.tolist() for _ in range(config.epochs) for part in np.array_split(rng.permutation(count), parts)]
 
 
-def _step(learner: Learner, batches: Sequence[MicroBatch], gains: Floats, divisor: float) -> StepStats:
-    """One optimiser step over all tokens of `batches`; gradients add up over the micro-batches."""
+class _Part(NamedTuple):
+    """One micro-batch's share of a step: gradients in the order of the parameters, and sums over its tokens."""
+
+    gradients: tuple[torch.Tensor, ...]
+    loss: float
+    entropy: float
+    ratio: float
+    clipped: float
+    tokens: int
+
+
+def _part(learner: Learner, batch: MicroBatch, gain_S: torch.Tensor, divisor: float) -> _Part:
+    values = token_values(learner.model, batch)
+    result = policy_loss(values.logprobs_N, batch.behaviour_N, gain_S[batch.session_N], divisor)
+    gradients = torch.autograd.grad(result.loss, list(learner.model.parameters()))
+    return _Part(
+        gradients,
+        loss=float(result.loss.detach()),
+        entropy=float(values.entropy_N.sum()),
+        ratio=float(result.ratio_N.sum()),
+        clipped=float(result.clipped_N.sum()),
+        tokens=values.entropy_N.numel(),
+    )
+
+
+def _step(learner: Learner, batches: Sequence[MicroBatch], gains: Floats, divisor: float, pool: Executor) -> StepStats:
+    """One optimiser step over all tokens of `batches`.
+
+    Micro-batches are shared among threads and their gradients added up in order, so the result does not depend on the
+    number of threads. (Threads inside an operation would spin while they wait, and starve whoever shares the cores.)"""
     gain_S = torch.from_numpy(gains).float()
-    loss, entropy, ratio, clipped, tokens = 0.0, 0.0, 0.0, 0.0, 0
-    for batch in batches:
-        values = token_values(learner.model, batch)
-        result = policy_loss(values.logprobs_N, batch.behaviour_N, gain_S[batch.session_N], divisor)
-        result.loss.backward()  # type: ignore[no-untyped-call]
-        loss += float(result.loss.detach())
-        entropy += float(values.entropy_N.sum())
-        ratio += float(result.ratio_N.sum())
-        clipped += float(result.clipped_N.sum())
-        tokens += values.entropy_N.numel()
-    return StepStats(loss, learner.step(), entropy / tokens, ratio / tokens, clipped / tokens, tokens)
+    parts = []
+    for part in pool.map(lambda batch: _part(learner, batch, gain_S, divisor), batches):
+        learner.accumulate(part.gradients)
+        parts.append(part._replace(gradients=()))
+    loss, entropy, ratio, clipped, tokens = (sum(figure) for figure in zip(*(part[1:] for part in parts), strict=True))
+    return StepStats(loss, learner.step(), entropy / tokens, ratio / tokens, clipped / tokens, int(tokens))
 
 
 def _meta(
