@@ -1,7 +1,7 @@
 """Generation through the scheduler: batching, prefix re-use, swaps in flight, cancelling, queueing, bad input."""
 
 import asyncio
-from queue import Queue
+import threading
 from typing import Any
 
 import msgspec
@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from ostinato.engine.config import EngineConfig
+from ostinato.engine.sequence import Sink
 from ostinato.engine.service import Service
 from ostinato.model import config_to_hf, state_to_bits
 from ostinato.records import (
@@ -121,26 +122,34 @@ async def test_two_versions_side_by_side(service: Service, published: Any, oracl
 
 
 async def test_a_swap_in_flight_fails_nothing(service: Service, published: Any, oracle: Any) -> None:
-    """Weights change while sequences run: each goes on with its keys and values, every token carries its version, and
-    tokens are exactly what the old and then the new weights give on those keys and values."""
-    prompts = [oracle.prompt(seed, 10 + seed) for seed in range(9)]
-    running = [asyncio.create_task(oracle.ask(service, _request(ids, 120))) for ids in prompts]
+    """Weights change under unbroken traffic: sequences go on with their keys and values, every token carries its
+    version, and tokens are exactly what the old and then the new weights give on those keys and values."""
+    swapped = asyncio.Event()
+    answers: list[tuple[list[int], Generation]] = []
+
+    async def keep_asking(seed: int) -> None:
+        while not swapped.is_set():
+            seed += 100
+            ids = oracle.prompt(seed, 10 + seed % 7)
+            answers.append((ids, await oracle.ask(service, _request(ids, 60))))
+
+    traffic = [asyncio.create_task(keep_asking(seed)) for seed in range(9)]
     while service.stats()["drawn_tokens"] < 200:
         await asyncio.sleep(0.002)
     loaded = await asyncio.to_thread(service.load, "release", published.versions[1])
-    answers = await asyncio.gather(*running)
+    swapped.set()
+    await asyncio.gather(*traffic)
     assert loaded.version == published.versions[1] and service.stats()["failed_requests"] == 0
-    crossed = 0
-    for ids, got in zip(prompts, answers, strict=True):
-        assert len(got.ids) == 120
+    crossing = [(ids, got) for ids, got in answers if len(got.versions) > 1]
+    assert crossing
+    for ids, got in (*crossing[:9], *answers[:3], *answers[-3:]):
+        assert len(got.ids) == 60
         versions = [span.version for span in got.versions]
         assert versions in ([published.versions[0]], list(published.versions), [published.versions[1]])
-        border = next((span.start for span in got.versions if span.version == published.versions[1]), 120)
-        crossed += 0 < border < 120
-        assert got.ids == _mixed_greedy(published.models, ids, border, 120)
-    assert crossed > 0
-    fresh = await oracle.ask(service, _request(prompts[0] + answers[0].ids[:20], 8))
-    assert fresh.ids == oracle.greedy(published.models[1], prompts[0] + answers[0].ids[:20], 8)
+        border = next((span.start for span in got.versions if span.version == published.versions[1]), 60)
+        assert got.ids == _mixed_greedy(published.models, ids, border, 60)
+    ids = crossing[0][0] + crossing[0][1].ids[:40]
+    assert (await oracle.ask(service, _request(ids, 8))).ids == oracle.greedy(published.models[1], ids, 8)
 
 
 @torch.inference_mode()
@@ -181,19 +190,30 @@ async def test_a_dropped_slot_finishes_what_it_runs(service: Service, published:
 async def test_cancelling_frees_the_row(service: Service, oracle: Any) -> None:
     """A cancelled sequence ends with what it drew and gives its row back, whether it runs or still waits."""
     before = service.stats()["rows_available"]
-    queues: list[Queue[GenerateChunk | Exception]] = [Queue() for _ in range(14)]
-    sequences = [service.submit(_request(oracle.prompt(9, 20), 130), queue.put) for queue in queues]
-    await asyncio.to_thread(queues[0].get, timeout=60)
+    started, go_on = threading.Event(), threading.Event()
+    chunks: list[list[GenerateChunk | Exception]] = [[] for _ in range(14)]
+
+    def sink_of(number: int) -> Sink:
+        def sink(item: GenerateChunk | Exception) -> None:
+            chunks[number].append(item)
+            started.set()
+            assert go_on.wait(60)  # holds the scheduler until all are cancelled
+
+        return sink
+
+    sequences = [service.submit(_request(oracle.prompt(9, 20), 130), sink_of(n)) for n in range(14)]
+    assert await asyncio.to_thread(started.wait, 60)
     for sequence in sequences:
         service.cancel(sequence)
-    for number, queue in enumerate(queues):
-        last = await asyncio.to_thread(queue.get, timeout=60)
-        while isinstance(last, GenerateChunk) and last.finish_reason is None:
-            last = await asyncio.to_thread(queue.get, timeout=60)
-        assert isinstance(last, GenerateChunk)
-        assert last.finish_reason == "cancelled" or number < 8
+    go_on.set()
+    assert service.scheduler is not None
+    await asyncio.wrap_future(service.scheduler.call(lambda: None))
+    await asyncio.wrap_future(service.scheduler.call(lambda: None))
+    for got in chunks:
+        last = got[-1]
+        assert isinstance(last, GenerateChunk) and last.finish_reason == "cancelled"
     stats = service.stats()
-    assert stats["rows_available"] == before
+    assert stats["rows_available"] == before and stats["drawn_tokens"] < 14 * 130
     assert stats["running"] == stats["filling"] == stats["waiting"] == 0
 
 

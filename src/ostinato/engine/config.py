@@ -19,7 +19,7 @@ class EngineConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Most memory for keys and values, in bytes; rows and running shrink to fit a larger model."""
     prefill_tokens: int = 256
     """Most prompt tokens of one slot that go through the model in one step: bounds how long a step takes."""
-    flush_s: float = 0.02
+    flush_s: float = 0.05
     """Seconds for which drawn tokens are gathered into one chunk after the first."""
     device: str = "cpu"
     """A torch device."""
