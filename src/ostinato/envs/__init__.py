@@ -6,7 +6,16 @@ only).
 from ostinato.envs.bases import BaseStore, import_base
 from ostinato.envs.journal import SandboxJournal
 from ostinato.envs.limits import Limits
-from ostinato.envs.probe import Isolation, explain, probe
+from ostinato.envs.probe import Isolation, explain, probe_isolation
 from ostinato.envs.run import run_envs
 
-__all__ = ["BaseStore", "Isolation", "Limits", "SandboxJournal", "explain", "import_base", "probe", "run_envs"]
+__all__ = [
+    "BaseStore",
+    "Isolation",
+    "Limits",
+    "SandboxJournal",
+    "explain",
+    "import_base",
+    "probe_isolation",
+    "run_envs",
+]

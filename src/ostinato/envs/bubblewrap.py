@@ -75,7 +75,8 @@ def _argv(bwrap: str, prefix: str, python: str, limits: Limits) -> list[str]:
         argv += ["--ro-bind-try", path, path]
     if prefix != "/usr":
         argv += ["--ro-bind", f"{STAGE}/python", prefix]
-    argv += ["--proc", "/proc", "--dev", "/dev"]
+    # Read-only, so that no command writes to the memory of the guest.
+    argv += ["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"]
     for path in ("/tmp", "/dev/shm"):
         argv += ["--size", temp, "--tmpfs", path]
     argv += ["--ro-bind", f"{STAGE}/guest", "/guest/code", "--ro-bind", "@LOWER@", "/guest/base"]

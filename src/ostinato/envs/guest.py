@@ -9,12 +9,17 @@ As pid 1 it cannot be signalled from within, and `kill(-1)` in it ends every oth
 after every command, so nothing that one command started can meddle with the next.
 """
 
+# What is imported before PRISTINE would hide from it, and pathlib would be half of the cost of a start.
+# ruff: noqa: E402, PTH103, PTH108, PTH110, PTH112, PTH113, PTH120, PTH123
+import sys
+
+PRISTINE = frozenset(sys.modules)  # what a bare interpreter holds: taken before anything else is imported
+
 import marshal
 import os
 import resource
 import select
 import stat
-import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -87,7 +92,7 @@ def slurp(full: str, limit: int) -> bytes | None:
         seen = os.lstat(full)
         if not stat.S_ISREG(seen.st_mode) or seen.st_size > limit:
             return None
-        with open(full, "rb") as file:  # noqa: PTH123
+        with open(full, "rb") as file:
             return file.read()
     except OSError:
         return None
@@ -98,7 +103,7 @@ def read(path: str) -> dict[str, Any]:
     full = os.path.realpath(place(path))
     if not full.startswith(f"{WORK}/"):
         raise Refusal("bad", f"{path!r} leads out of the work tree by a symbolic link.")
-    if not os.path.exists(full):  # noqa: PTH110
+    if not os.path.exists(full):
         raise Refusal("missing", f"There is no file {path!r}.")
     content = slurp(full, MAX_TEXT)
     if content is None:
@@ -125,12 +130,12 @@ def write(files: dict[str, str | None]) -> dict[str, Any]:
 def write_one(full: str, text: str | None) -> None:
     """Write or delete one file. Whatever is not a regular file (a link, a fifo) is replaced, never written through."""
     if text is None:
-        os.unlink(full)  # noqa: PTH108
+        os.unlink(full)
         return
     if os.path.lexists(full) and not stat.S_ISREG(os.lstat(full).st_mode):
-        os.unlink(full)  # noqa: PTH108
-    os.makedirs(os.path.dirname(full), exist_ok=True)  # noqa: PTH103, PTH120
-    with open(full, "w", encoding="utf-8", newline="") as file:  # noqa: PTH123
+        os.unlink(full)
+    os.makedirs(os.path.dirname(full), exist_ok=True)
+    with open(full, "w", encoding="utf-8", newline="") as file:
         file.write(text)
 
 
@@ -164,7 +169,8 @@ def list_files() -> list[str]:
 
 def search(pattern: str) -> dict[str, Any]:
     """The search tool's reply over all text files."""
-    sys.path.append(CODE)
+    if CODE not in sys.path:
+        sys.path.append(CODE)
     from lexical import search_files  # type: ignore[import-not-found]
 
     found = []
@@ -179,7 +185,7 @@ def touched() -> set[str]:
     """Paths that may differ from the base: what the overlay's upper layer holds, and, below each folder that it hides
     or replaces, what the base has there. The cost does not depend on the size of the base."""
     paths = set(walk(UPPER))
-    hidden = [path for path in paths if os.path.isdir(f"{BASE}/{path}")]  # noqa: PTH112
+    hidden = [path for path in paths if os.path.isdir(f"{BASE}/{path}")]
     stack = [""]
     while stack:
         prefix = stack.pop()
@@ -187,7 +193,7 @@ def touched() -> set[str]:
             if entry.is_dir(follow_symlinks=False) and entry.name not in SKIPPED:
                 path = prefix + entry.name
                 stack.append(f"{path}/")
-                if not os.path.isdir(f"{BASE}/{path}"):  # noqa: PTH112
+                if not os.path.isdir(f"{BASE}/{path}"):
                     paths.add(path)
                 elif is_opaque(f"{UPPER}/{path}"):
                     hidden.append(path)
@@ -234,20 +240,81 @@ def diff() -> dict[str, Any]:
     return {"files": files, "unreadable": unreadable}
 
 
-def launch(argv: list[str], env: dict[str, str], output: int) -> None:
-    """In the forked child: become the command."""
+def script_at(argv: list[str]) -> int:
+    """Where the script stands, if a command is `python3 -S [-B] SCRIPT.py ...`: what `run_script` can do. Else 0."""
+    at = 1
+    while at < len(argv) and argv[at] in ("-S", "-B"):
+        at += 1
+    fits = argv[0] in ("python3", "python") and "-S" in argv[1:at] and at < len(argv) and argv[at].endswith(".py")
+    return at if fits and os.path.isfile(f"{WORK}/{argv[at]}") else 0
+
+
+def run_script(path: str, argv: list[str]) -> None:
+    """In the forked child: be `python3 -S -B PATH`, without the start of a new interpreter, which costs several times
+    what a small test does. The process is new and its memory its own; modules that a bare interpreter would not hold
+    are forgotten first, so that the script's own ones of the same name are found. Does not return."""
+    for name in sys.modules.keys() - PRISTINE:
+        del sys.modules[name]
+    main = type(sys)("__main__")
+    main.__dict__.update(__file__=path, __builtins__=__builtins__)
+    sys.modules["__main__"] = main
+    sys.argv = argv
+    sys.path[:] = [os.path.dirname(os.path.realpath(path)), *(entry for entry in sys.path if entry != CODE)]
+    code = 0
     try:
-        os.setsid()
-        null = os.open("/dev/null", os.O_RDONLY)
-        for number, source in ((0, null), (1, output), (2, output)):
-            os.dup2(source, number)
-        os.chdir(WORK)
-        os.execvpe(argv[0], argv, env)
+        with open(path, "rb") as file:
+            program = compile(file.read(), path, "exec", dont_inherit=True)
+        exec(program, main.__dict__)
+    except SystemExit as leave:
+        code = exit_code_of(leave.code)
+    except BaseException as error:
+        code = 1
+        # Our own frame is not part of what happened.
+        trace = error.__traceback__.tb_next if error.__traceback__ else None
+        sys.excepthook(type(error), error.with_traceback(trace), trace)
+    finish(code)
+
+
+def exit_code_of(code: object) -> int:
+    """The exit code that an interpreter gives to `SystemExit(code)`."""
+    if code is None or isinstance(code, int):
+        return (code or 0) & 0xFF
+    sys.stderr.write(f"{code}\n")
+    return 1
+
+
+def finish(code: int) -> None:
+    """End the process as an interpreter does: wait for threads, call what was registered, let go of the script's
+    modules (so that open files are flushed), flush. Taking the interpreter itself apart would cost three times as much
+    as all the rest of a small test. What is given up: `__del__` of objects in reference cycles."""
+    import atexit
+
+    if (threading := sys.modules.get("threading")) is not None:
+        threading._shutdown()
+    atexit._run_exitfuncs()
+    for name in sys.modules.keys() - PRISTINE | {"__main__"}:
+        if getattr(sys.modules[name], "__file__", None) or name == "__main__":
+            sys.modules[name].__dict__.clear()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)
+
+
+def launch(argv: list[str], output: int) -> None:
+    """In the forked child: become the command."""
+    null = os.open("/dev/null", os.O_RDONLY)
+    for number, source in ((0, null), (1, output), (2, output)):
+        os.dup2(source, number)
+    os.closerange(SOCKET, os.sysconf("SC_OPEN_MAX"))
+    os.setsid()
+    os.chdir(WORK)
+    if at := script_at(argv):
+        run_script(f"{WORK}/{argv[at]}", argv[at:])
+    try:
+        os.execvp(argv[0], argv)
     except OSError as error:
         os.write(2, f"{argv[0]}: {error.strerror}\n".encode())
         os._exit(127 if isinstance(error, FileNotFoundError) else 126)
-    finally:
-        os._exit(126)
 
 
 def sweep() -> None:
@@ -269,7 +336,7 @@ def run(argv: list[str], timeout: float, limit: int) -> dict[str, Any]:
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
-        launch(argv, dict(os.environ), writer)
+        launch(argv, writer)
     os.close(writer)
     ended = os.pidfd_open(pid)
     poll = select.poll()

@@ -48,7 +48,7 @@ def namespace_hint(number: int) -> str:
     return "Run `ostinato doctor`."
 
 
-async def probe() -> Isolation:
+async def probe_isolation() -> Isolation:
     """Start one sandbox, run a command in it, and say what happened."""
     notes = () if bubblewrap.filter_hex() else ("no seccomp filter is known for this machine's architecture",)
     with tempfile.TemporaryDirectory(prefix="ostinato-probe-") as folder:
@@ -68,7 +68,7 @@ async def probe() -> Isolation:
 
 def explain() -> str:
     """The probe's finding in one line for people."""
-    found = asyncio.run(probe())
+    found = asyncio.run(probe_isolation())
     if found.works:
         return "; ".join(("Sandboxes work.", *found.notes))
     return f"{found.problem} {found.hint}".strip()

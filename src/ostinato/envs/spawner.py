@@ -10,6 +10,8 @@ one. `{"ended": ID, "status": N}` tells the server that one is over. When the co
 Usage: python3 -I -S spawner.py CONTROL_FD CONFIG_JSON
 """
 
+# A lean process without pathlib, since every sandbox starts as its copy.
+# ruff: noqa: PTH102, PTH123
 import ctypes
 import json
 import os
@@ -48,7 +50,7 @@ def unshare(flags: int, what: str) -> None:
 def map_root(uid: int, gid: int) -> None:
     """Be root of the fresh user namespace, and nobody else."""
     for name, line in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
-        with open(f"/proc/self/{name}", "w") as file:  # noqa: PTH123 - a lean start
+        with open(f"/proc/self/{name}", "w") as file:
             file.write(line)
 
 
@@ -60,7 +62,7 @@ def stage(config: dict[str, Any]) -> None:
     sources = {name: os.open(path, os.O_PATH) for name, path in binds.items()}
     mount("tmpfs", STAGE, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=755")
     for name in ("stage", "root", *sources):
-        os.mkdir(f"{STAGE}/{name}")  # noqa: PTH102
+        os.mkdir(f"{STAGE}/{name}")
     for name, handle in sources.items():
         mount(f"/proc/self/fd/{handle}", f"{STAGE}/{name}", "", MS_BIND | MS_REC)
         os.close(handle)
@@ -104,8 +106,8 @@ def become_sandbox(config: dict[str, Any], base: str, guest: socket.socket) -> N
     os.dup2(reader, 4)
     unshare(NEWNS, "mount")
     mount("tmpfs", f"{STAGE}/stage", "tmpfs", MS_NOSUID | MS_NODEV, config["work_tmpfs"])
-    os.mkdir(f"{STAGE}/stage/upper")  # noqa: PTH102
-    os.mkdir(f"{STAGE}/stage/work")  # noqa: PTH102
+    os.mkdir(f"{STAGE}/stage/upper")
+    os.mkdir(f"{STAGE}/stage/work")
     lower = f"{STAGE}/bases/{base}/tree"
     layers = f"lowerdir={lower},upperdir={STAGE}/stage/upper,workdir={STAGE}/stage/work,userxattr"
     mount("overlay", f"{STAGE}/root", "overlay", MS_NOSUID | MS_NODEV, layers)

@@ -61,6 +61,7 @@ class Guest:
 
     async def read(self, path: str) -> str:
         """The text of a file."""
+        check_paths({path: None})
         return (await self._ask("read", (path,), _Text)).text
 
     async def write(self, files: Mapping[str, str | None]) -> None:
@@ -152,7 +153,7 @@ class Supervisor:
         self.limits = limits
         self._root = root
         self.on_end: Callable[[str], None] = _ignore
-        self._live: set[str] = set()
+        self._live: dict[str, Guest] = {}
         self._control: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._settled: asyncio.Future[None] | None = None
@@ -167,14 +168,18 @@ class Supervisor:
         with theirs:
             message = json.dumps({"start": sandbox_id, "base": base}).encode()
             socket.send_fds(control, [message], [theirs.fileno()])
-        self._live.add(sandbox_id)
         ours.setblocking(False)
         reader, writer = await asyncio.open_unix_connection(sock=ours, limit=1 << 20)
-        guest = Guest(sandbox_id, base, reader, writer)
+        guest = self._live[sandbox_id] = Guest(sandbox_id, base, reader, writer)
         try:
             await guest.hello(self.limits)
             if files:
                 await guest.write(files)
+        except SandboxDiedError as error:
+            self.end(guest)
+            raise UnavailableError(
+                f"Sandbox {sandbox_id} ended while it started.", hint="Run `ostinato doctor`."
+            ) from error
         except BaseException:
             self.end(guest)
             raise
@@ -184,7 +189,7 @@ class Supervisor:
         """Kill a sandbox with all that runs in it."""
         guest.hang_up()
         if guest.sandbox_id in self._live and self._control is not None:
-            self._live.discard(guest.sandbox_id)
+            del self._live[guest.sandbox_id]
             with contextlib.suppress(OSError):
                 self._control.send(json.dumps({"kill": guest.sandbox_id}).encode())
 
@@ -236,7 +241,8 @@ class Supervisor:
         elif "settled" in message and not self._settled.done():
             self._settled.set_result(None)
         elif "ended" in message and message["ended"] in self._live:
-            self._live.discard(message["ended"])
+            # Not hung up here: its last words may still wait to be read.
+            del self._live[message["ended"]]
             self.on_end(message["ended"])
 
     def _lost(self) -> None:
@@ -252,9 +258,10 @@ class Supervisor:
                 UnavailableError("The process that starts sandboxes ended.", hint="Run `ostinato doctor`.")
             )
         self._settled.exception()
-        ended, self._live = self._live, set()
-        for sandbox_id in ended:
-            self.on_end(sandbox_id)
+        ended, self._live = self._live, {}
+        for guest in ended.values():
+            guest.hang_up()
+            self.on_end(guest.sandbox_id)
 
 
 def _ignore(_sandbox_id: str) -> None:

@@ -1,6 +1,7 @@
 """The typed client over HTTP."""
 
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -100,7 +101,8 @@ class EnvClient:
         """One HTTP request; `seconds` is the time that the work itself may take."""
         if self._session is None:
             self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
-        data = None if body is None else msgspec.json.encode(body)
+        # As a stream, since aiohttp warns of large bodies given as bytes.
+        data = None if body is None else BytesIO(msgspec.json.encode(body))
         limit = aiohttp.ClientTimeout(total=seconds + _SLACK)
         try:
             async with self._session.request(method, self.url + path, data=data, timeout=limit) as answer:
