@@ -6,6 +6,9 @@ envs.client; its sub-room `recipe/` [torch] trains the seed model and may also i
 from ostinato.tinyworld.demonstrator import BASE_HABITS, Habits, Trajectory, demonstrate, sample_trajectories
 from ostinato.tinyworld.memory import MemoryWorkspace, edited, judge, solved
 from ostinato.tinyworld.names import SPLITS, Split
+from ostinato.tinyworld.persons import PersonsConfig, PersonsCounts, RequestsConfig, run_persons, run_requests
+from ostinato.tinyworld.persons_session import Truth
+from ostinato.tinyworld.population import Person, Population, Visit
 from ostinato.tinyworld.tasks import generate_task
 from ostinato.tinyworld.templates import SHOWN, TEMPLATES, WITHHELD, Template
 
@@ -17,13 +20,22 @@ __all__ = [
     "WITHHELD",
     "Habits",
     "MemoryWorkspace",
+    "Person",
+    "PersonsConfig",
+    "PersonsCounts",
+    "Population",
+    "RequestsConfig",
     "Split",
     "Template",
     "Trajectory",
+    "Truth",
+    "Visit",
     "demonstrate",
     "edited",
     "generate_task",
     "judge",
+    "run_persons",
+    "run_requests",
     "sample_trajectories",
     "solved",
 ]
