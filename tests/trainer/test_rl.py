@@ -23,8 +23,9 @@ from ostinato.records import (
     VersionSpan,
 )
 from ostinato.store import Ledger, TrainSession
-from ostinato.trainer.rl import main, run
+from ostinato.trainer.rl import main
 from ostinato.trainer.rl_guards import StepStats, check_run, check_step
+from ostinato.trainer.rl_ledger import train_from_ledger
 from ostinato.trainer.rl_train import RLConfig, train_rl
 
 FAST = RLConfig(learning_rate=5e-3, batch_sessions=32)
@@ -172,6 +173,10 @@ def test_the_command_settles_every_session(
     fill(tmp_path, draw(published.weights, published.version, 48, low))
     fill(tmp_path, draw(published.weights, published.version, 2, low, seed=1), temperature=0.7)
     arguments = ["--data", str(tmp_path), "--parent", published.version, "--run", "r1", "--threads", "1"]
+    main([*arguments[:4], "--flip-rewards"])
+    damaged = json.loads(capsys.readouterr().out)
+    with Ledger.open(tmp_path) as ledger:
+        assert ledger.accounts().open == 50, "a run on flipped rewards leaves the sessions as they are"
     main(arguments)
     printed = json.loads(capsys.readouterr().out)
     with Ledger.open(tmp_path) as ledger:
@@ -180,7 +185,7 @@ def test_the_command_settles_every_session(
         assert accounts.fates["trained"] == 48 and accounts.fates["filtered"] == 2
         assert {row.version for row in ledger.fates(Fate.TRAINED)} == {printed["version"]}
         assert "temperature 0.7" in ledger.fates(Fate.FILTERED)[0].reason
-        assert ledger.versions() == [published.weights.get(printed["version"])]
+        assert {version.version for version in ledger.versions()} == {damaged["version"], printed["version"]}
     main(arguments)
     assert json.loads(capsys.readouterr().out) == printed
     with pytest.raises(SystemExit):
@@ -201,7 +206,7 @@ def test_a_killed_run_can_be_run_again(published: Any, draw: Any, tmp_path: Path
     assert first["step"] == 1 and first["of"] == 48
     with Ledger.open(tmp_path) as ledger:
         assert ledger.accounts().open in (0, 96)
-    done = run(tmp_path, published.version, FAST, limit=1000, run_id="again", quiet=True)
+    done = train_from_ledger(tmp_path, published.version, FAST, limit=1000, run_id="again", quiet=True)
     with Ledger.open(tmp_path) as ledger:
         assert ledger.accounts().fates["trained"] == 96
     assert published.weights.get(done.version).parent == published.version
