@@ -1,9 +1,23 @@
-"""Learning, room of torch. In come sessions with rewards (from the store), versions (from the weights room) and token
-sequences; out go new versions, with figures of how they were made. Policy gradients on single live sessions (`rl`),
-their baseline and optimiser state. May import store, weights, model, render and records.
+"""Training, room of torch. Recorded sessions with rewards, or demonstrations, come in with the weights they start from;
+new weights go out. May import store, weights, model, render and records.
 """
 
-from ostinato.trainer.rl_ledger import train_from_ledger
-from ostinato.trainer.rl_train import RLConfig, RLResult, train_rl
+from ostinato.trainer.optim import MatrixOptimizer, Muon, OptimConfig
+from ostinato.trainer.packing import Document, PackedBatch, bucket, pack
+from ostinato.trainer.sft import Checkpoint, SftConfig, SftLog, StepBatches, step_sft, train_sft
 
-__all__ = ["RLConfig", "RLResult", "train_from_ledger", "train_rl"]
+__all__ = [
+    "Checkpoint",
+    "Document",
+    "MatrixOptimizer",
+    "Muon",
+    "OptimConfig",
+    "PackedBatch",
+    "SftConfig",
+    "SftLog",
+    "StepBatches",
+    "bucket",
+    "pack",
+    "step_sft",
+    "train_sft",
+]

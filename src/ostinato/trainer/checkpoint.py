@@ -66,13 +66,7 @@ class Learner:
             tensors[f"master.{name}"] = master.detach()
             for key, value in self._adam.state[master].items():
                 tensors[f"{key}.{name}"] = value
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{path.name}.{os.getpid()}.part")
-        with part.open("wb") as file:
-            file.write(save({name: tensor.contiguous() for name, tensor in tensors.items()}))
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
+        write_whole(path, save({name: tensor.contiguous() for name, tensor in tensors.items()}))
 
     def resume(self, path: Path, version: str) -> None:
         """Read masters and moments back. Raises `BadInputError` when the file is torn or belongs to other bits than
@@ -99,6 +93,17 @@ class Learner:
 
 
 _ADAM_KEYS = ("step", "exp_avg", "exp_avg_sq")
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Make `path` hold `data`, durably and wholly or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with part.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
 
 
 def state_path(folder: Path, version: str) -> Path:

@@ -17,6 +17,7 @@ from ostinato.model import config_from_hf
 from ostinato.records import Fate
 from ostinato.store import Ledger, TrainSession, Transaction
 from ostinato.trainer.baseline_fit import Past
+from ostinato.trainer.checkpoint import write_whole
 from ostinato.trainer.rl_guards import StepStats
 from ostinato.trainer.rl_train import RLConfig, RLResult, train_rl
 from ostinato.weights import WeightStore
@@ -58,9 +59,7 @@ def train_from_ledger(
             )
             result = msgspec.structs.replace(result, refused=result.refused | hot)
             if record is not None:
-                part = record.with_suffix(".part")
-                part.write_bytes(msgspec.json.encode(result))
-                part.replace(record)
+                write_whole(record, msgspec.json.encode(result))
         version = weights.get(result.version)
         ledger.put_version(version)
         if not config.flip_rewards:
