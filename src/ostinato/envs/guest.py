@@ -21,8 +21,11 @@ import resource
 import select
 import stat
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+
+TYPE_CHECKING = False  # typing and collections would cost more to import than all the rest
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
 
 SOCKET = 3
 WORK, BASE, UPPER, CODE = "/work", "/guest/base", "/guest/upper", "/guest/code"
@@ -42,7 +45,7 @@ class Refusal(Exception):  # noqa: N818 - an answer, not a fault of ours
         self.message = message
 
 
-def to_json(value: Any) -> str:
+def to_json(value: "Any") -> str:
     """JSON text of what replies are made of. The json module costs as much to import as all the rest together."""
     if isinstance(value, str):
         return f'"{value.translate(ESCAPES)}"'
@@ -67,7 +70,7 @@ def receive_bytes(count: int) -> bytes:
     return b"".join(parts)
 
 
-def send(reply: Any) -> None:
+def send(reply: "Any") -> None:
     """One frame to the server."""
     payload = to_json(reply).encode("utf-8", "replace")
     view = memoryview(len(payload).to_bytes(4, "big") + payload)
@@ -98,7 +101,7 @@ def slurp(full: str, limit: int) -> bytes | None:
         return None
 
 
-def read(path: str) -> dict[str, Any]:
+def read(path: str) -> "dict[str, Any]":
     """The text of one file. A link to another file of the work tree is followed."""
     full = os.path.realpath(place(path))
     if not full.startswith(f"{WORK}/"):
@@ -114,7 +117,7 @@ def read(path: str) -> dict[str, Any]:
         raise Refusal("bad", f"{path!r} is not UTF-8 text.") from None
 
 
-def write(files: dict[str, str | None]) -> dict[str, Any]:
+def write(files: dict[str, str | None]) -> "dict[str, Any]":
     """Write whole files; every path is judged before the first is written."""
     places = [(path, place(path), text) for path, text in files.items()]
     for path, full, text in places:
@@ -139,7 +142,7 @@ def write_one(full: str, text: str | None) -> None:
         file.write(text)
 
 
-def walk(root: str) -> Iterator[str]:
+def walk(root: str) -> "Iterator[str]":
     """Paths below `root`, relative to it, of everything but folders; caches and git's own files are left out."""
     stack = [""]
     while stack:
@@ -167,7 +170,7 @@ def list_files() -> list[str]:
     return [shown(path) for path in sorted(walk(WORK)) if stat.S_ISREG(os.lstat(f"{WORK}/{path}").st_mode)]
 
 
-def search(pattern: str) -> dict[str, Any]:
+def search(pattern: str) -> "dict[str, Any]":
     """The search tool's reply over all text files."""
     if CODE not in sys.path:
         sys.path.append(CODE)
@@ -210,7 +213,7 @@ def is_opaque(folder: str) -> bool:
         return False
 
 
-def diff() -> dict[str, Any]:
+def diff() -> "dict[str, Any]":
     """What differs from the base. The upper layer only says where to look; the answer compares what a reader sees."""
     files: dict[str, str | None] = {}
     unreadable: list[str] = []
@@ -330,7 +333,7 @@ def sweep() -> None:
             return
 
 
-def run(argv: list[str], timeout: float, limit: int) -> dict[str, Any]:
+def run(argv: list[str], timeout: float, limit: int) -> "dict[str, Any]":
     """Run one command, and end all that it started."""
     begun = time.monotonic()
     reader, writer = os.pipe()
@@ -371,7 +374,7 @@ def run(argv: list[str], timeout: float, limit: int) -> dict[str, Any]:
     }
 
 
-VERBS: dict[str, Callable[..., Any]] = {
+VERBS: "dict[str, Callable[..., Any]]" = {
     "exec": run,
     "read": read,
     "write": write,
