@@ -3,6 +3,7 @@
 import errno
 import os
 import struct
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -26,15 +27,16 @@ def test_without_bubblewrap_the_package_is_named(monkeypatch: pytest.MonkeyPatch
     )
 
 
-def test_a_bubblewrap_that_fails_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_bubblewrap_that_fails_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
     """What bwrap says when it cannot start reaches the reader."""
-    fake = tmp_path / "bwrap"
-    fake.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
-    fake.chmod(0o755)
-    for folder in (tmp_path, *tmp_path.parents[:3]):
-        folder.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert "bwrap: No permissions to create new namespace" in explain()
+    # Not tmp_path: its parents are closed to the user that sandboxes run as.
+    with tempfile.TemporaryDirectory() as folder:
+        fake = Path(folder, "bwrap")
+        fake.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
+        fake.chmod(0o755)
+        Path(folder).chmod(0o755)
+        monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+        assert "bwrap: No permissions to create new namespace" in explain()
 
 
 def test_forbidden_namespaces_name_the_switch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -87,11 +87,11 @@ async def test_shutdown_ends_and_journals_what_lives(start: Callable[..., tuple[
 
 async def test_idle_sandboxes_end(start: Callable[..., tuple[int, str, Path]]) -> None:
     """A sandbox that nobody uses ends, is counted, and says so; one in use does not."""
-    _, url, data = start(JOURNALED.replace("IDLE", "1.0"))
+    _, url, data = start(JOURNALED.replace("IDLE", "0.6"))
     async with EnvClient(url) as client:
         base = await client.import_base(FILES)
         idle, busy = await client.fork(base), await client.fork(base)
-        assert (await busy.exec(["sleep", "3"])).exit_code == 0
+        assert (await busy.exec(["sleep", "2"])).exit_code == 0
         with pytest.raises(SandboxDiedError, match="idle"):
             await idle.list()
         assert await busy.list() == ["a.py"]
