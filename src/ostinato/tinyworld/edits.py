@@ -58,9 +58,9 @@ def with_comment(edit: Edit, comment: str) -> Edit:
 
 
 def miscopied(edit: Edit, text: str, rng: Random) -> Edit | None:
-    """The edit with an old text that is a near miss: a letter lost, doubled or an indent gone wrong."""
+    """The edit with an old text that is a near miss: a character lost or doubled, or the indent gone wrong."""
     old = edit.old
-    places = [at for at in range(len(old)) if old[at].isalpha()]
+    places = [at for at in range(len(old)) if not old[at].isspace()]
     at = rng.choice(places)
     wrong = rng.choice((old[:at] + old[at + 1 :], old[:at] + old[at] + old[at:], "  " + old))
     return None if wrong in text else Edit(path=edit.path, old=wrong, new=edit.new)
@@ -96,6 +96,8 @@ def wrong_edit(task: Task, edit: Edit, rng: Random, *, shows: bool) -> Edit | No
         if found.new in (edit.old, edit.new):
             continue
         files = {**task.files, edit.path: task.files[edit.path].replace(edit.old, found.new)}
+        if shows and files[edit.path].count(found.new) > 1:
+            continue  # the right edit could not name it
         checks = files if shows else {**files, **task.tests}
         if run_tests(checks) != "passed\n":
             return found

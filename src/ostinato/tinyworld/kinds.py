@@ -21,8 +21,11 @@ KINDS = ("bug", "feature", "rename", "lint", "question")
 KIND_WEIGHTS = (0.50, 0.15, 0.12, 0.11, 0.12)
 STUB = ("    pass  # todo",)
 
-CAUGHT = 0.52
-"""Share of bugs for which a failing visible test is sought; the rest happens by chance (about 60% in all)."""
+CAUGHT = 0.60
+"""Share of bugs and features that a visible test shows; the others' visible tests pass, or there is none."""
+
+RARER = {"missing_return": 0.5, "misspelt_name": 0.3, "wrong_return": 0.6, "wrong_variable": 0.8}
+"""Weights of mutations that nearly every line allows; the others weigh 1."""
 
 RULES = (
     "unused import",
@@ -81,20 +84,20 @@ def _slots(plan: Plan, example: Example) -> dict[str, str]:
 
 
 def _choose(rng: Random, wrong: list[Example], right: list[Example]) -> tuple[list[Example], list[Example]]:
-    """Visible examples (one or two) and hidden ones (four or five, at least one of them wrong before the edit)."""
+    """Visible examples (two at most) and hidden ones (four or five, at least one of them wrong before the edit)."""
     rng.shuffle(wrong)
     rng.shuffle(right)
     size = rng.randint(1, 2)
     visible = [wrong[-1], *right][:size] if rng.random() < CAUGHT else right[:size]
     hidden = [*wrong[:2], *right[-2:], *wrong[2:5]][:5]
-    return visible or wrong[:1], hidden
+    return visible, hidden
 
 
 def broken_lines(plan: Plan, rng: Random) -> tuple[int, str, str, list[Example]] | None:
     """Line, mutation, broken line and the examples that fail, among the combinations that the split may use."""
     function = plan.target.function
     options = [(line, name) for line in range(len(function.body)) for name in MUTATIONS]
-    rng.shuffle(options)
+    options.sort(key=lambda option: rng.random() ** (1 / RARER.get(option[1], 1.0)), reverse=True)
     for line, name in options:
         is_kept_back = withheld(function.template.name, line, name)
         if plan.split != "unseen_templates" and is_kept_back != (plan.split == "unseen_combinations"):

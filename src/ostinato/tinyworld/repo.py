@@ -58,9 +58,11 @@ def loaded(function: Function, body: Sequence[str]) -> Callable[..., Any]:
     return made
 
 
-def _fresh(values: tuple[Any, ...]) -> list[Any]:
-    """Copies, since a broken function may change its arguments."""
-    return [value.copy() if isinstance(value, list | dict) else value for value in values]
+def _fresh(value: Any) -> Any:
+    """A copy, lists in lists included, since a broken function may change its arguments."""
+    if isinstance(value, list):
+        return [_fresh(each) for each in value]
+    return value.copy() if isinstance(value, dict) else value
 
 
 def failing(function: Function, body: Sequence[str], examples: Sequence[Example]) -> list[Example]:
@@ -70,14 +72,14 @@ def failing(function: Function, body: Sequence[str], examples: Sequence[Example]
     except (SyntaxError, StepLimitError):
         return list(examples)
     wrong = []
-    with step_limit():
-        for example in examples:
-            try:
-                right = repr(broken(*_fresh(example.values))) == example.want
-            except (Exception, StepLimitError):
-                right = False
-            if not right:
-                wrong.append(example)
+    for example in examples:
+        try:
+            with step_limit():
+                right = repr(broken(*map(_fresh, example.values))) == example.want
+        except (Exception, StepLimitError):
+            right = False
+        if not right:
+            wrong.append(example)
     return wrong
 
 
@@ -85,11 +87,11 @@ def sample_examples(function: Function, rng: Random, count: int = EXAMPLES) -> t
     """Up to `count` distinct calls with short results. Several results differ, where the function allows it."""
     call = loaded(function, function.body)
     found: dict[str, Example] = {}
-    for _ in range(4 * count):
+    for _ in range(10 * count):
         values = sample_arguments(function.template, rng)
         args = ", ".join(map(repr, values))
         try:
-            want = repr(call(*_fresh(values)))
+            want = repr(call(*map(_fresh, values)))
         except (IndexError, ValueError, ZeroDivisionError, KeyError):
             continue
         if len(args) + len(want) <= 72 and args not in found:

@@ -54,8 +54,9 @@ sys.exit(main())
 """
 """The script `run_tests.py` of every repository. It needs the standard library's `os` and `sys` alone."""
 
-STEP_LIMIT = 20_000
-RANGE_LIMIT = 100_000
+STEP_LIMIT = 5_000
+SIZE_LIMIT = 10_000
+"""Elements of a range, list, text or dictionary, and bits of a number."""
 
 _LIBRARY: dict[str, ModuleType] = {
     module.__name__: module
@@ -70,19 +71,22 @@ _LIBRARY: dict[str, ModuleType] = {
         ModuleType("random"),
     )
 }
+_HUGE = re.compile(r"\d{7}")
 _REMOVED = {"open", "input", "exec", "eval", "compile", "breakpoint", "__import__", "exit", "quit", "help"}
 _BUILTINS = {name: value for name, value in vars(builtins).items() if name not in _REMOVED}
 
 
 class StepLimitError(BaseException):
-    """The code ran for too many steps; a real run would have met its time limit."""
+    """The code ran for too many steps or grew too large; a real run would have met a limit of its sandbox."""
 
 
 @lru_cache(maxsize=8192)
 def compiled(text: str, path: str) -> CodeType:
-    """The code of one file. Raises SyntaxError, and StepLimitError for powers that could grow without bound."""
+    """The code of one file. Raises SyntaxError, and StepLimitError for huge numbers and powers without bound."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        if _HUGE.search(text):
+            raise StepLimitError(path)
         if "**" in text or "<<" in text:
             for node in ast.walk(ast.parse(text, path)):
                 if isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.Pow | ast.LShift):
@@ -92,15 +96,23 @@ def compiled(text: str, path: str) -> CodeType:
         return compile(text, path, "exec", dont_inherit=True)
 
 
+def _is_large(value: object) -> bool:
+    if type(value) is int:
+        return value.bit_length() > SIZE_LIMIT
+    return isinstance(value, list | str | dict) and len(value) > SIZE_LIMIT
+
+
 @contextmanager
 def step_limit(limit: int = STEP_LIMIT) -> Iterator[None]:
-    """Within it, Python code of this thread raises StepLimitError after `limit` lines. Puts an earlier trace back."""
+    """Within it, Python code of this thread raises StepLimitError after `limit` lines, or once a local name holds
+    more than SIZE_LIMIT (looked at every second line, since a list can double with each). Puts an earlier trace back.
+    Python ends a trace that raised, so one `with` guards one run."""
     left = limit
 
-    def trace(_frame: FrameType, _event: str, _arg: Any) -> Any:
+    def trace(frame: FrameType, _event: str, _arg: Any) -> Any:
         nonlocal left
         left -= 1
-        if left < 0:
+        if left < 0 or (left % 2 == 0 and any(map(_is_large, frame.f_locals.values()))):
             raise StepLimitError
         return trace
 
@@ -114,7 +126,7 @@ def step_limit(limit: int = STEP_LIMIT) -> Iterator[None]:
 
 def _bounded_range(*args: Any) -> range:
     made = range(*args)
-    if len(made) > RANGE_LIMIT:
+    if len(made) > SIZE_LIMIT:
         raise StepLimitError
     return made
 

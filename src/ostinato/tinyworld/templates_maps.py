@@ -22,7 +22,7 @@ keys_above | above keys over | sorted keys whose value is above a limit | map li
 ! keys_below | below under cheap | sorted keys whose value is below a limit | map limit:nat
     return sorted([$k for $k, $v in $a.items() if $v < $b])
 
-merge | merge join update | both, the second wins | map other:map
+merge | merge join update | both, the second wins | minimap other:minimap
     $m = dict($a)
     $m.update($b)
     return $m

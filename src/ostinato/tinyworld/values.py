@@ -65,6 +65,7 @@ MAKERS: dict[str, tuple[str, Maker]] = {
     "words": ("words", lambda rng, _: _words(rng)),
     "dupwords": ("words", lambda rng, _: [rng.choice(TEXT_WORDS[:3]) for _ in range(rng.randint(2, 4))]),
     "map": ("map", lambda rng, _: {word: rng.randint(0, 20) for word in _words(rng, 1, 3)}),
+    "minimap": ("map", lambda rng, _: {word: rng.randint(0, 20) for word in _words(rng, 1, 2)}),
     "pairs": ("pairs", lambda rng, _: [(word, rng.randint(0, 20)) for word in _words(rng)]),
     "firsts": ("elem", _firsts),
     "grid": ("grid", lambda rng, _: [_ints(rng, 0, 9, 1, 2) for _ in range(rng.randint(1, 3))]),
