@@ -12,14 +12,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ostinato.envs.client import EnvStats, SandboxDiedError
-from ostinato.envs.client.wire import (
+from ostinato.envs.client import (
     BaseReply,
     BaseRequest,
+    EnvStats,
     ErrorBody,
     ErrorReply,
     ExecRequest,
     ReadRequest,
+    SandboxDiedError,
     SearchRequest,
     TextReply,
     WriteRequest,

@@ -93,7 +93,11 @@ def compile_guest(folder: Path) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     here = Path(__file__).parent
-    sources = {"guest": here / "guest.py", "lexical": Path(search.__file__).parent / "lexical.py"}
+    sources = {
+        "guest": here / "guest.py",
+        "guest_script": here / "guest_script.py",
+        "lexical": Path(search.__file__).parent / "lexical.py",
+    }
     for name, source in sources.items():
         # Replaced as a whole by py_compile, so that a sandbox that starts meanwhile reads the old or the new one.
         py_compile.compile(

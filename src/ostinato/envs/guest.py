@@ -10,7 +10,7 @@ after every command, so nothing that one command started can meddle with the nex
 """
 
 # What is imported before PRISTINE would hide from it, and pathlib would be half of the cost of a start.
-# ruff: noqa: E402, PTH103, PTH108, PTH110, PTH112, PTH113, PTH120, PTH123
+# ruff: noqa: E402, PTH103, PTH108, PTH110, PTH112, PTH114, PTH120, PTH123
 import sys
 
 PRISTINE = frozenset(sys.modules)  # what a bare interpreter holds: taken before anything else is imported
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 SOCKET = 3
 WORK, BASE, UPPER, CODE = "/work", "/guest/base", "/guest/upper", "/guest/code"
+
+sys.path.append(CODE)
+from guest_script import run_script, script_at  # type: ignore[import-not-found]
+
 SKIPPED = ("__pycache__", ".git")
 MAX_TEXT = 4 * 2**20
 """Bytes of the largest file that is read, and of all text in one diff."""
@@ -68,6 +72,11 @@ def receive_bytes(count: int) -> bytes:
         parts.append(part)
         count -= len(part)
     return b"".join(parts)
+
+
+def receive() -> "Any":
+    """One request of the server."""
+    return marshal.loads(receive_bytes(int.from_bytes(receive_bytes(4), "big")))
 
 
 def send(reply: "Any") -> None:
@@ -172,8 +181,6 @@ def list_files() -> list[str]:
 
 def search(pattern: str) -> "dict[str, Any]":
     """The search tool's reply over all text files."""
-    if CODE not in sys.path:
-        sys.path.append(CODE)
     from lexical import search_files  # type: ignore[import-not-found]
 
     found = []
@@ -213,6 +220,11 @@ def is_opaque(folder: str) -> bool:
         return False
 
 
+def is_leaf(full: str) -> bool:
+    """Is there anything but a folder?"""
+    return os.path.islink(full) or (os.path.exists(full) and not os.path.isdir(full))
+
+
 def diff() -> "dict[str, Any]":
     """What differs from the base. The upper layer only says where to look; the answer compares what a reader sees."""
     files: dict[str, str | None] = {}
@@ -220,10 +232,8 @@ def diff() -> "dict[str, Any]":
     room = MAX_TEXT
     for path in sorted(touched()):
         full, base = f"{WORK}/{path}", f"{BASE}/{path}"
-        is_file, was_file = os.path.lexists(full), os.path.lexists(base)
-        is_file = is_file and not stat.S_ISDIR(os.lstat(full).st_mode)
-        was_file = was_file and not stat.S_ISDIR(os.lstat(base).st_mode)
-        if not is_file:
+        was_file = is_leaf(base)
+        if not is_leaf(full):
             if was_file:
                 files[shown(path)] = None
             continue
@@ -243,66 +253,6 @@ def diff() -> "dict[str, Any]":
     return {"files": files, "unreadable": unreadable}
 
 
-def script_at(argv: list[str]) -> int:
-    """Where the script stands, if a command is `python3 -S [-B] SCRIPT.py ...`: what `run_script` can do. Else 0."""
-    at = 1
-    while at < len(argv) and argv[at] in ("-S", "-B"):
-        at += 1
-    fits = argv[0] in ("python3", "python") and "-S" in argv[1:at] and at < len(argv) and argv[at].endswith(".py")
-    return at if fits and os.path.isfile(f"{WORK}/{argv[at]}") else 0
-
-
-def run_script(path: str, argv: list[str]) -> None:
-    """In the forked child: be `python3 -S -B PATH`, without the start of a new interpreter, which costs several times
-    what a small test does. The process is new and its memory its own; modules that a bare interpreter would not hold
-    are forgotten first, so that the script's own ones of the same name are found. Does not return."""
-    for name in sys.modules.keys() - PRISTINE:
-        del sys.modules[name]
-    main = type(sys)("__main__")
-    main.__dict__.update(__file__=path, __builtins__=__builtins__)
-    sys.modules["__main__"] = main
-    sys.argv = argv
-    sys.path[:] = [os.path.dirname(os.path.realpath(path)), *(entry for entry in sys.path if entry != CODE)]
-    code = 0
-    try:
-        with open(path, "rb") as file:
-            program = compile(file.read(), path, "exec", dont_inherit=True)
-        exec(program, main.__dict__)
-    except SystemExit as leave:
-        code = exit_code_of(leave.code)
-    except BaseException as error:
-        code = 1
-        # Our own frame is not part of what happened.
-        trace = error.__traceback__.tb_next if error.__traceback__ else None
-        sys.excepthook(type(error), error.with_traceback(trace), trace)
-    finish(code)
-
-
-def exit_code_of(code: object) -> int:
-    """The exit code that an interpreter gives to `SystemExit(code)`."""
-    if code is None or isinstance(code, int):
-        return (code or 0) & 0xFF
-    sys.stderr.write(f"{code}\n")
-    return 1
-
-
-def finish(code: int) -> None:
-    """End the process as an interpreter does: wait for threads, call what was registered, let go of the script's
-    modules (so that open files are flushed), flush. Taking the interpreter itself apart would cost three times as much
-    as all the rest of a small test. What is given up: `__del__` of objects in reference cycles."""
-    import atexit
-
-    if (threading := sys.modules.get("threading")) is not None:
-        threading._shutdown()
-    atexit._run_exitfuncs()
-    for name in sys.modules.keys() - PRISTINE | {"__main__"}:
-        if getattr(sys.modules[name], "__file__", None) or name == "__main__":
-            sys.modules[name].__dict__.clear()
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    os._exit(code)
-
-
 def launch(argv: list[str], output: int) -> None:
     """In the forked child: become the command."""
     null = os.open("/dev/null", os.O_RDONLY)
@@ -311,8 +261,8 @@ def launch(argv: list[str], output: int) -> None:
     os.closerange(SOCKET, os.sysconf("SC_OPEN_MAX"))
     os.setsid()
     os.chdir(WORK)
-    if at := script_at(argv):
-        run_script(f"{WORK}/{argv[at]}", argv[at:])
+    if at := script_at(argv, WORK):
+        run_script(f"{WORK}/{argv[at]}", argv[at:], PRISTINE, CODE)
     try:
         os.execvp(argv[0], argv)
     except OSError as error:
@@ -374,14 +324,8 @@ def run(argv: list[str], timeout: float, limit: int) -> "dict[str, Any]":
     }
 
 
-VERBS: "dict[str, Callable[..., Any]]" = {
-    "exec": run,
-    "read": read,
-    "write": write,
-    "search": search,
-    "list": list_files,
-    "diff": diff,
-}
+VERBS: "dict[str, Callable[..., Any]]" = {"exec": run, "read": read, "write": write, "list": list_files}
+VERBS |= {"search": search, "diff": diff}
 
 
 def limit_resources(limits: dict[str, int]) -> None:
@@ -396,10 +340,10 @@ def main() -> None:
     null = os.open("/dev/null", os.O_RDWR)
     os.dup2(null, 2)
     os.set_inheritable(SOCKET, False)
-    limit_resources(marshal.loads(receive_bytes(int.from_bytes(receive_bytes(4), "big"))))
+    limit_resources(receive())
     send({"ok": True})
     while True:
-        verb, arguments = marshal.loads(receive_bytes(int.from_bytes(receive_bytes(4), "big")))
+        verb, arguments = receive()
         try:
             send({"value": VERBS[verb](*arguments)})
         except Refusal as refusal:

@@ -4,8 +4,7 @@ answered by a function of the caller's."""
 from collections.abc import Callable, Mapping, Sequence
 
 from ostinato.envs.bases import base_id, check_paths
-from ostinato.envs.client import Changes, SandboxDiedError
-from ostinato.envs.client.wire import EXEC_TIMEOUT
+from ostinato.envs.client import EXEC_TIMEOUT, Changes, SandboxDiedError
 from ostinato.records import BadInputError, ExecResult, MissingError, new_id
 from ostinato.search import search_files
 

@@ -4,6 +4,40 @@ of its own below `envs`: it may import records.
 """
 
 from ostinato.envs.client.http import EnvClient, Sandbox
-from ostinato.envs.client.wire import Changes, Environment, EnvStats, SandboxDiedError, Workspace
+from ostinato.envs.client.wire import (
+    EXEC_TIMEOUT,
+    BaseReply,
+    BaseRequest,
+    Changes,
+    Environment,
+    EnvStats,
+    ErrorBody,
+    ErrorReply,
+    ExecRequest,
+    ReadRequest,
+    SandboxDiedError,
+    SearchRequest,
+    TextReply,
+    Workspace,
+    WriteRequest,
+)
 
-__all__ = ["Changes", "EnvClient", "EnvStats", "Environment", "Sandbox", "SandboxDiedError", "Workspace"]
+__all__ = [
+    "EXEC_TIMEOUT",
+    "BaseReply",
+    "BaseRequest",
+    "Changes",
+    "EnvClient",
+    "EnvStats",
+    "Environment",
+    "ErrorBody",
+    "ErrorReply",
+    "ExecRequest",
+    "ReadRequest",
+    "Sandbox",
+    "SandboxDiedError",
+    "SearchRequest",
+    "TextReply",
+    "Workspace",
+    "WriteRequest",
+]
