@@ -190,7 +190,7 @@ class _Space:
         spec = ModuleSpec(module.__name__, None)
         module.__spec__ = spec
         vars(spec)["_initializing"] = True  # so that a circular import says what it says in a real run
-        vars(module)["__builtins__"] = self.builtins
+        vars(module).update(__builtins__=self.builtins, __file__=path)
         try:
             exec(compiled(self.files[path], path), vars(module))
         except BaseException:

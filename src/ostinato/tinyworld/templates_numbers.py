@@ -33,7 +33,7 @@ round_up | round ceil fill | round up to a multiple of $K | int
 last_digit | digit last unit | the last digit | int
     return abs($a) % 10
 
-wrap | wrap cycle turn | wrap around at $K | nat
+wrap | wrap cycle turn | wrap around at $K | wide
     return $a % $K
 
 within | within between inside | whether a number lies between two bounds | int low:int high:nat
@@ -66,12 +66,12 @@ perimeter | border edge around | border length of a box | pos high:pos
 minutes | minutes time span | hours and minutes as minutes | small nat
     return $a * 60 + $b
 
-fee | fee charge cost | add $L when above $K | nat
+fee | fee charge cost | add $L when above $K | wide
     if $a > $K:
         return $a + $L
     return $a
 
-grade | grade check mark | pass from $K on, else fail | nat
+grade | grade check mark | pass from $K on, else fail | wide
     if $a >= $K:
         return "pass"
     return "fail"
@@ -100,7 +100,7 @@ order_two | order sort arrange | two numbers in rising order | int int
         return $b, $a
     return $a, $b
 
-! penalty | penalty fine loss | take $L off when below $K | nat
+! penalty | penalty fine loss | take $L off when below $K | wide
     if $a < $K:
         return $a - $L
     return $a

@@ -45,6 +45,7 @@ def _mirror(rng: Random, _: list[Any]) -> str:
 MAKERS: dict[str, tuple[str, Maker]] = {
     "int": ("number", lambda rng, _: rng.randint(-9, 20)),
     "nat": ("number", lambda rng, _: rng.randint(0, 20)),
+    "wide": ("number", lambda rng, _: rng.randint(0, 45)),
     "tiny": ("number", lambda rng, _: rng.randint(-3, 5)),
     "pos": ("count", lambda rng, _: rng.randint(1, 12)),
     "small": ("count", lambda rng, _: rng.randint(1, 5)),
