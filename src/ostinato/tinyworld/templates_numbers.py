@@ -76,7 +76,7 @@ grade | grade check mark | pass from $K on, else fail | wide
         return "pass"
     return "fail"
 
-level | level rank class | high above 20, mid above 10, else low | big
+level | level rank class | high above 20, mid above 10, else low | wide
     if $a > 20:
         return "high"
     if $a > 10:

@@ -85,13 +85,13 @@ amount_text | amount text show | number, then the name | word nat
 ! money | money price show | number with the sign "$S" in front | nat
     return "$S" + str($a)
 
-is_long | long big wide | whether it has more than $N letters | word
-    return len($a) > $N
+is_long | long big wide | whether it has more than 3 letters | word
+    return len($a) > 3
 
 capital | capital title upper | first letter in upper case | word
     return $a[0].upper() + $a[1:]
 
-! same_start | share match pair | whether both start alike | word word
+! same_start | share match pair | whether both start alike | word alike
     return $a[0] == $b[0]
 
 lines_of | list rows split | parts between "$S" | dotted

@@ -33,6 +33,11 @@ def _firsts(rng: Random, before: list[Any]) -> Any:
     return rng.choice(names) if rng.random() < 0.7 else rng.choice(TEXT_WORDS)
 
 
+def _alike(rng: Random, before: list[Any]) -> str:
+    """A word, half of the time with the first letter of the first argument."""
+    return str(before[0])[0] + "at" if rng.random() < 0.5 else rng.choice(TEXT_WORDS)
+
+
 def _dups(rng: Random, _: list[Any]) -> list[int]:
     return [rng.randint(1, 4) for _ in range(rng.randint(3, 5))]
 
@@ -53,6 +58,7 @@ MAKERS: dict[str, tuple[str, Maker]] = {
     "pct": ("percent", lambda rng, _: 5 * rng.randint(0, 20)),
     "flag": ("flag", lambda rng, _: rng.random() < 0.5),
     "word": ("word", lambda rng, _: rng.choice(TEXT_WORDS)),
+    "alike": ("word", _alike),
     "text": ("text", lambda rng, _: " ".join(_words(rng))),
     "title": ("text", lambda rng, _: " ".join(_words(rng)).title()),
     "dotted": ("text", lambda rng, _: rng.choice(MARKS).join(_words(rng))),
