@@ -1,5 +1,5 @@
 """The embedded default world: a task generator, a scripted demonstrator, and simulated persons (clients over HTTP,
-nothing else). A split and a number come in; tasks and demonstrations go out. May import agent, feedback and
+nothing else). A split and a number come in; tasks and demonstrations go out. May import agent, feedback, search and
 envs.client; its sub-room `recipe/` [torch] trains the seed model and may also import model, trainer, render, weights.
 """
 
