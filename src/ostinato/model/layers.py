@@ -52,9 +52,8 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        """The same shape and dtype."""
-        wide = x.float()
-        return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
+        """The same shape, in float32."""
+        return F.rms_norm(x.float(), (x.shape[-1],), self.weight, self.eps)
 
 
 def rotary(positions_BT: Tensor, head_dim: int, theta: float) -> Rotary:
@@ -112,8 +111,16 @@ class Attention(nn.Module):
             k, v = cache.write(layer, k, v, positions_BT)
         groups = self.heads // self.kv_heads
         k, v = k.repeat_interleave(groups, dim=1), v.repeat_interleave(groups, dim=1)
-        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)
+        out = _attend(q, k, v, mask)
         return F.linear(out.transpose(1, 2).reshape(B, T, -1), self.o_proj.weight)
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    if q.device.type != "cpu" or (q.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)
+    # On a CPU the backward pass of attention is about twice slower in bfloat16 than in float32.
+    with torch.autocast("cpu", enabled=False):
+        return F.scaled_dot_product_attention(q.float(), k.float(), v.float(), attn_mask=mask, is_causal=mask is None)
 
 
 class FeedForward(nn.Module):
