@@ -1,7 +1,6 @@
 """The commands. A door, not a room: it parses, then imports what the command needs, so that help is quick and light."""
 
 import asyncio
-import json
 import signal
 import sys
 from pathlib import Path
@@ -301,15 +300,15 @@ def persons(
 
 
 @tinyworld.command
-def train_seed(*, out: Path, minutes: float = 45.0, threads: int = 2, seed: int = 1) -> None:
+def train_seed(*, out: Path, minutes: float = 40.0, threads: int = 1, seed: int = 0) -> None:
     """Train the seed model afresh: tokenizer, a little pretraining, then the demonstrator's trajectories.
 
     Parameters
     ----------
-    out: where the model folder is written.
+    out: where the model folder is written; a stopped run in it is continued.
     minutes: of training.
     """
-    from ostinato.tinyworld.recipe import train_seed as train
+    from ostinato.tinyworld.recipe.train import SeedConfig
+    from ostinato.tinyworld.recipe.train import train_seed as train
 
-    folder = train(out, minutes=minutes, threads=threads, seed=seed)
-    sys.stdout.write(json.dumps({"folder": str(folder)}) + "\n")
+    say(train(SeedConfig(out, minutes=minutes, threads=threads, rng_seed=seed)))

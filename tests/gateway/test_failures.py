@@ -170,3 +170,19 @@ async def test_a_turn_that_is_not_whole_is_not_trainable(
     turn = ledger.turns("s1")[0]
     assert not turn.trainable
     assert reason in turn.untrainable_reason
+
+
+async def test_a_cut_distribution_is_not_the_one_that_is_trained(
+    start: Start, tiny: TinyFormat, ledger: Ledger
+) -> None:
+    """A turn sampled with top-p or top-k is answered and stored whole, but not trained on."""
+    engine = ScriptedEngine(lambda _: [*tiny.tokenizer.encode("zy"), tiny.end])
+    async with start(engine) as client:
+        answer = await client.post(
+            "/v1/chat/completions", json={**BODY, "top_p": 0.9}, headers={"X-Ostinato-Session": "s1"}
+        )
+        assert answer.status_code == 200
+    turn = ledger.turns("s1")[0]
+    assert not turn.trainable
+    assert "top_p 0.9" in turn.untrainable_reason
+    assert turn.trace is not None

@@ -54,7 +54,8 @@ def draw_curves(ledger: Ledger, rows: Sequence[VersionRow], path: Path) -> Path:
             axis.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     for axis in axes[1]:
         axis.set_xlabel("sessions", color=INK, fontsize=9)
-    axes[0][0].legend(frameon=False, fontsize=9, labelcolor=INK)
+    if axes[0][0].get_legend_handles_labels()[0]:
+        axes[0][0].legend(frameon=False, fontsize=9, labelcolor=INK)
     promoted = sum(row.verdict == "promoted" for row in rows)
     canvas.suptitle(
         f"{len(results)} sessions, {promoted} promotions (bands: 95%, persons as units)", color=INK, fontsize=12

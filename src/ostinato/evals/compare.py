@@ -34,8 +34,8 @@ class Side(Struct, frozen=True):
 async def evaluate(
     ledger: Ledger, config: EvaluationConfig, on_progress: Callable[[int, int], None] = lambda _done, _all: None
 ) -> GateResult:
-    """Run both sides on the bench, look by look. Results are in the ledger as they come, and those already there (of the
-    release from when it was a candidate, or of an evaluation that was cut short) are used, not run again."""
+    """Run both sides on the bench, look by look. Results are in the ledger as they come, and those already there (of
+    the release from when it was a candidate, or of an evaluation that was cut short) are used, not run again."""
     tasks = [row.task for row in ledger.bench_tasks(accepted=True)][: config.tasks]
     if not tasks:
         raise ConflictError("The bench has no task yet.", hint="Held-out persons must commit first: ostinato status")

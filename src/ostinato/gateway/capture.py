@@ -6,7 +6,7 @@ import time
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ostinato.records import FinishReason, GenerateChunk, Turn, TurnTrace, VersionSpan
+from ostinato.records import FinishReason, GenerateChunk, Sampling, Turn, TurnTrace, VersionSpan
 from ostinato.render import Plan
 
 # A log-probability of 0 may come out of a sum of rounded numbers as a tiny positive one.
@@ -36,6 +36,11 @@ class Capture:
         self._spans: list[VersionSpan] = []
         self._experts = b""
         self._reason = ""
+
+    def sampled_with(self, sampling: Sampling) -> None:
+        """A policy that was cut by top-p or top-k is not the one that is trained: its turns are stored, not trained."""
+        if sampling.top_p < 1 or sampling.top_k > 0:
+            self._fault(f"sampled with top_p {sampling.top_p:g} and top_k {sampling.top_k}")
 
     def take(self, chunk: GenerateChunk) -> None:
         """Add a chunk."""

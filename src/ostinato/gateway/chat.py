@@ -103,6 +103,7 @@ class ChatTurn:
         experts_from = min(live.experts_until, plan.context_len)
         self._started = Started(self._turn(slot, plan.segment, plan.segment_reason), plan, experts_from)
         self._capture = Capture(self._started, gateway.format.tokenizer.vocab_size)
+        self._capture.sampled_with(call.sampling)
         self._shown = Shown(gateway.format.stream(), call.stop)
         self._streaming = False
         self._rows_sent = 0

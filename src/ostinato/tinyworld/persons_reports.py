@@ -14,9 +14,9 @@ from ostinato.records import (
     FeedbackEvent,
     FollowUp,
     Latency,
+    Payload,
     SessionClosed,
 )
-from ostinato.records.feedback import Payload
 from ostinato.tinyworld.persons_choices import files_after
 from ostinato.tinyworld.persons_session import Session, tracker_of
 
