@@ -70,7 +70,8 @@ async def _run(data: Path, ledger: Ledger, config: CycleConfig, demo: DemoConfig
         loop.add_signal_handler(number, stop.set)
     weights = WeightStore(data / "weights")
     release = first_release(ledger, weights, demo.model)
-    services = await asyncio.to_thread(Services, data, release)
+    running = ledger.running_experiment()
+    services = await asyncio.to_thread(Services, data, release, candidate=running.candidate if running else "")
     try:
         people = _people(services, ledger, demo)
         screen.follow(people.stdout)
@@ -82,6 +83,7 @@ async def _run(data: Path, ledger: Ledger, config: CycleConfig, demo: DemoConfig
                 await _until(stop, controller.run(), _figures(ledger, data, screen))
             finally:
                 await hands.close()
+                await asyncio.to_thread(people.end)  # clients go before the servers that they talk to
     finally:
         await asyncio.to_thread(services.end)
         if controller_done(ledger):

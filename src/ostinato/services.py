@@ -45,14 +45,19 @@ def first_release(ledger: Ledger, weights: WeightStore, model: Path) -> str:
 
 
 class Services:
-    """Engine, gateway and environment server of one data folder, as child processes."""
+    """Engine, gateway and environment server of one data folder, as child processes.
 
-    def __init__(self, data: Path, release: str, *, port: int = 0, engine_threads: int = 1) -> None:
+    `candidate` is the version that a running experiment's other arm meets; it is in its slot before anybody comes."""
+
+    def __init__(
+        self, data: Path, release: str, *, candidate: str = "", port: int = 0, engine_threads: int = 1
+    ) -> None:
         self.data = data
         self.logs = data / "runs" / "logs"
         self.children: list[Process] = []
         try:
-            engine = self.start("engine", ["engine", "--slot", f"release={release}"], threads=engine_threads)
+            slots = ["--slot", f"release={release}", *(["--slot", f"candidate={candidate}"] if candidate else [])]
+            engine = self.start("engine", ["engine", *slots], threads=engine_threads)
             envs = self.start("envs", ["envs"])
             engine_url = _url(engine.ready())
             gateway = self.start("gateway", ["gateway", "--engine", engine_url, "--port", str(port)])

@@ -44,7 +44,8 @@ def run_serve(data: Path, model: Path | None, port: int) -> None:
     """Engine, gateway and environment server until Ctrl-C."""
     with Ledger.open(data) as ledger:
         release = first_release(ledger, WeightStore(data / "weights"), model or SEED_MODEL)
-    services = Services(data, release, port=port)
+        running = ledger.running_experiment()
+    services = Services(data, release, candidate=running.candidate if running else "", port=port)
     try:
         where = services.addresses
         sys.stdout.write(
