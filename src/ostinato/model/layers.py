@@ -34,13 +34,18 @@ class KVCache:
         shape = (config.num_layers, rows, config.num_kv_heads, slots, config.head_dim)
         self.keys = torch.zeros(shape, device=device)
         self.values = torch.zeros(shape, device=device)
+        self.used = 0
 
     def write(self, layer: int, keys_BKTD: Tensor, values_BKTD: Tensor, positions_BT: Tensor) -> tuple[Tensor, Tensor]:
-        """Store new positions of `layer`; returns all its slots, [B, K, S, D] each."""
+        """Store new positions of `layer`; returns its first `used` slots, [B, K, used, D] each."""
         index = positions_BT[:, None, :, None].expand_as(keys_BKTD)
         self.keys[layer].scatter_(2, index, keys_BKTD.float())
         self.values[layer].scatter_(2, index, values_BKTD.float())
-        return self.keys[layer], self.values[layer]
+        return self.keys[layer, :, :, : self.used], self.values[layer, :, :, : self.used]
+
+    def reach(self, positions_BT: Tensor) -> None:
+        """Note up to which slot the next `write` goes, so that attention covers no more than that."""
+        self.used = max(self.used, int(positions_BT.max()) + 1)
 
 
 class RMSNorm(nn.Module):

@@ -188,7 +188,8 @@ def _positions(ids_BT: Tensor, segment_ids_BT: Tensor | None) -> Tensor:
 
 def _mask(positions_BT: Tensor, segment_ids_BT: Tensor | None, cache: KVCache | None) -> Tensor | None:
     if cache is not None:
-        slots = torch.arange(cache.keys.shape[3], device=positions_BT.device)
+        cache.reach(positions_BT)
+        slots = torch.arange(cache.used, device=positions_BT.device)
         return (slots <= positions_BT[..., None])[:, None]
     if segment_ids_BT is None:
         return None
