@@ -1,6 +1,7 @@
 """The commands. A door, not a room: it parses, then imports what the command needs, so that help is quick and light."""
 
 import asyncio
+import os
 import signal
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Annotated, Any, NoReturn
 from cyclopts import App, Parameter
 
 import ostinato
+from ostinato.processes import ERROR, follow_parent
 from ostinato.records import BadInputError, OstinatoError
 
 app = App(
@@ -26,16 +28,27 @@ Data = Annotated[Path | None, Parameter(help="The data folder. Default: $OSTINAT
 
 
 def main() -> None:
-    """Run a command; errors of ours are one line and exit status 1."""
+    """Run a command; errors of ours are one or two lines and exit status 1."""
+    follow_parent()
     try:
         app()
     except OstinatoError as error:
         fail(error)
+    except (PermissionError, FileExistsError, NotADirectoryError) as error:
+        if error.filename is None:
+            raise
+        fail(OstinatoError(f"{error.filename}: {error.strerror}."))
+    except BrokenPipeError:
+        # Whoever read our output has gone; nothing is left to say, not even by the flush at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 def fail(error: OstinatoError) -> NoReturn:
     """Print the error with its hint and leave."""
-    sys.stderr.write(f"ostinato: {error.message}\n")
+    sys.stderr.write(f"{ERROR}{error.message}\n")
     if error.hint:
         sys.stderr.write(f"  {error.hint}\n")
     sys.exit(1)
@@ -64,16 +77,15 @@ def demo(
 ) -> None:
     """Turn the whole loop on this machine with simulated persons.
 
-    Parameters
-    ----------
-    quick: one small cycle in about three minutes; too small to prove anything.
-    fresh: move an old data folder aside and begin anew.
-    cycles: how many candidates are offered.
-    persons: size of the population at a time.
-    concurrency: sessions at a time.
-    seed: of the population.
-    model: the first release, a Hugging Face folder; the shipped seed model by default.
-    settings: a TOML file with the cycle's dials.
+    Args:
+        quick: one small cycle in about three minutes; too small to prove anything.
+        fresh: move an old data folder aside and begin anew.
+        cycles: how many candidates are offered.
+        persons: size of the population at a time.
+        concurrency: sessions at a time.
+        seed: of the population.
+        model: the first release, a Hugging Face folder; the shipped seed model by default.
+        settings: a TOML file with the cycle's dials.
     """
     import msgspec
 
@@ -97,10 +109,9 @@ def demo(
 def serve(*, data: Data = None, model: Path | None = None, port: int = 8080) -> None:
     """Serve a model behind the gateway and record every turn.
 
-    Parameters
-    ----------
-    model: a Hugging Face folder that becomes the first release; later the release of the data folder is served.
-    port: of the gateway, on 127.0.0.1; 0 takes a free one.
+    Args:
+        model: a Hugging Face folder that becomes the first release; later the release of the data folder is served.
+        port: of the gateway, on 127.0.0.1; 0 takes a free one.
     """
     from ostinato.serving import run_serve
     from ostinato.settings import data_folder
@@ -143,9 +154,8 @@ def doctor() -> None:
 def engine(*, data: Data = None, slot: list[str], port: int = 0, threads: int = 1, device: str = "cpu") -> None:
     """Serve versions of the weights folder: ids in; ids, log-probabilities, experts and versions out.
 
-    Parameters
-    ----------
-    slot: `name=version`, as often as wanted.
+    Args:
+        slot: `name=version`, as often as wanted.
     """
     from ostinato.engine import run_engine
     from ostinato.settings import data_folder
@@ -161,9 +171,8 @@ def engine(*, data: Data = None, slot: list[str], port: int = 0, threads: int = 
 def gateway(*, data: Data = None, engine: str, port: int = 0) -> None:
     """Serve the OpenAI-compatible door before an engine.
 
-    Parameters
-    ----------
-    engine: the engine's URL.
+    Args:
+        engine: the engine's URL.
     """
     from ostinato.engine import EngineClient
     from ostinato.gateway import GatewayConfig, run_gateway
@@ -184,11 +193,10 @@ def envs(*, data: Data = None, port: int = 0) -> None:
     """Serve sandboxes; each one is recorded in the ledger."""
     from ostinato.envs import run_envs
     from ostinato.serving import LedgerJournal
-    from ostinato.settings import data_folder
-    from ostinato.store import Ledger
+    from ostinato.settings import data_folder, open_ledger
 
     folder = data_folder(data)
-    with Ledger.open(folder) as ledger:
+    with open_ledger(folder) as ledger:
         run_envs(folder, port, LedgerJournal(ledger))
 
 
@@ -206,9 +214,8 @@ def evaluate(
 ) -> None:
     """Run candidate and release on the bench; the last line of output is the gate's answer as JSON.
 
-    Parameters
-    ----------
-    gate: the gate's settings as JSON.
+    Args:
+        gate: the gate's settings as JSON.
     """
     import msgspec
 
@@ -216,6 +223,10 @@ def evaluate(
     from ostinato.evals import evaluate as compare
     from ostinato.settings import data_folder, existing_ledger
 
+    try:
+        dials = msgspec.json.decode(gate, type=GateConfig)
+    except msgspec.DecodeError as error:
+        raise BadInputError(f"--gate {gate!r}: {error}.", hint="Example: --gate '{\"margin\": 0.08}'") from None
     config = EvaluationConfig(
         gateway_url=gateway,
         envs_url=envs,
@@ -223,7 +234,7 @@ def evaluate(
         release=release,
         tasks=tasks,
         concurrency=concurrency,
-        gate=msgspec.json.decode(gate, type=GateConfig),
+        gate=dials,
     )
     with existing_ledger(data_folder(data)) as ledger:
         say(asyncio.run(compare(ledger, config, lambda done, total: say({"done": done, "total": total}))))
@@ -243,11 +254,10 @@ def rl(
 ) -> None:
     """Train a child of PARENT on rewarded sessions and publish it; the last line of output is the result as JSON.
 
-    Parameters
-    ----------
-    run: a name; the same one again finds the finished run.
-    limit: at most so many sessions.
-    flip_rewards: negate the rewards, for a candidate that must be refused; sessions keep their state.
+    Args:
+        run: a name; the same one again finds the finished run.
+        limit: at most so many sessions.
+        flip_rewards: negate the rewards, for a candidate that must be refused; sessions keep their state.
     """
     from ostinato.settings import data_folder
     from ostinato.trainer import RLConfig, train_from_ledger
@@ -270,11 +280,10 @@ def persons(
 ) -> None:
     """Let simulated persons use the agent through the gateway; one JSON line for each session.
 
-    Parameters
-    ----------
-    persons: size of the population at a time.
-    sessions: how many sessions; 0 goes on until the process is ended.
-    start: sessions of the population to leave out, to go on where another run stopped.
+    Args:
+        persons: size of the population at a time.
+        sessions: how many sessions; 0 goes on until the process is ended.
+        start: sessions of the population to leave out, to go on where another run stopped.
     """
     from ostinato.settings import data_folder
     from ostinato.tinyworld import PersonsConfig, run_persons
@@ -303,10 +312,9 @@ def persons(
 def train_seed(*, out: Path, minutes: float = 40.0, threads: int = 1, seed: int = 0) -> None:
     """Train the seed model afresh: tokenizer, a little pretraining, then the demonstrator's trajectories.
 
-    Parameters
-    ----------
-    out: where the model folder is written; a stopped run in it is continued.
-    minutes: of training.
+    Args:
+        out: where the model folder is written; a stopped run in it is continued.
+        minutes: of training.
     """
     from ostinato.tinyworld.recipe.train import SeedConfig
     from ostinato.tinyworld.recipe.train import train_seed as train

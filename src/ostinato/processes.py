@@ -1,9 +1,16 @@
-"""Starting and ending our own commands: each prints one JSON line when it is ready, and is ended by its process id."""
+"""Starting and ending our own commands: each prints one JSON line when it is ready, and is ended by its process id.
 
+A child is not left behind whatever ends its parent: its standard input is a pipe that nobody writes to, and when the
+pipe breaks it asks itself to end (`follow_parent`).
+"""
+
+import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import IO, Any
@@ -14,6 +21,10 @@ from ostinato.records import OstinatoError, UnavailableError
 
 GRACE_S = 3.0
 """How long a process has to end by itself after SIGTERM before it is killed."""
+CHILD = "OSTINATO_CHILD"
+"""Set in the environment of a child of ours."""
+ERROR = "ostinato: "
+"""How a command begins the line that says why it failed; the line below it, indented, says what to do next."""
 
 
 class Process:
@@ -31,12 +42,14 @@ class Process:
             "MKL_NUM_THREADS": budget,
             "TOKENIZERS_PARALLELISM": "false",
             "PYTHONUNBUFFERED": "1",
+            CHILD: "1",
         }
         command = ["nice", "-n", str(niceness)] if niceness else []
-        with self.log.open("a") as log:
+        with self.log.open("ab") as log:
+            self._log_from = log.tell()
             self.child = subprocess.Popen(
                 [*command, sys.executable, "-m", "ostinato", *arguments],
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
@@ -62,7 +75,7 @@ class Process:
     def finish(self) -> None:
         """Wait for the end of a command. Raises `UnavailableError` with its last words unless it ended well."""
         code = self.child.wait()
-        self.stdout.close()
+        self._let_go()
         if code != 0:
             raise self._died(f"ended with exit status {code}")
 
@@ -77,20 +90,38 @@ class Process:
             self.child.send_signal(signal.SIGTERM)
 
     def end(self, deadline: float | None = None) -> None:
-        """End the process and its group: SIGTERM, then SIGKILL at `deadline` (monotonic seconds)."""
+        """End the process and its group: SIGTERM, then SIGKILL at `deadline` (monotonic seconds). What the process
+        left behind in its group is killed too."""
         self.signal_end()
-        left = (deadline or time.monotonic() + GRACE_S) - time.monotonic()
-        try:
-            self.child.wait(max(left, 0.05))
-        except subprocess.TimeoutExpired:
+        if self.child.poll() is None:
+            # Not reaped while we wait, so that the number of its group cannot become another's before the kill.
+            handle = os.pidfd_open(self.child.pid)
+            try:
+                left = (deadline or time.monotonic() + GRACE_S) - time.monotonic()
+                select.select([handle], [], [], max(left, 0.05))
+            finally:
+                os.close(handle)
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self.child.pid, signal.SIGKILL)
-            self.child.wait()
-        if self.child.stdout is not None:
-            self.child.stdout.close()
+        self.child.wait()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        for stream in (self.child.stdin, self.child.stdout):
+            if stream is not None:
+                stream.close()
 
     def _died(self, what: str) -> OstinatoError:
-        words = self.log.read_text().strip().splitlines()[-6:] if self.log.exists() else []
-        return UnavailableError(f"{self.name} {what}: {' / '.join(words)}", hint=f"Next: less {self.log}")
+        """The child's own error and hint where it gave one, else the last line of its log."""
+        with self.log.open("rb") as log:
+            log.seek(self._log_from)
+            lines = log.read().decode(errors="replace").rstrip().splitlines()
+        told = next((i for i in reversed(range(len(lines))) if lines[i].startswith(ERROR)), None)
+        if told is None:
+            words = lines[-1].strip() if lines else "it said nothing"
+            return UnavailableError(f"{self.name} {what}: {words}", hint=f"Next: less {self.log}")
+        hint = next((line.strip() for line in lines[told + 1 :] if line.startswith("  ")), f"Next: less {self.log}")
+        return UnavailableError(f"{self.name} {what}: {lines[told].removeprefix(ERROR)}", hint=hint)
 
 
 def end_all(processes: list[Process]) -> None:
@@ -100,3 +131,17 @@ def end_all(processes: list[Process]) -> None:
     deadline = time.monotonic() + GRACE_S
     for process in reversed(processes):
         process.end(deadline)
+
+
+def follow_parent() -> None:
+    """In a child of ours: end when the parent is gone, however it went. Elsewhere nothing happens."""
+    if os.environ.pop(CHILD, None) is not None:
+        threading.Thread(target=_end_with_parent, daemon=True, name="parent").start()
+
+
+def _end_with_parent() -> None:
+    while os.read(0, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(GRACE_S)
+    os._exit(1)

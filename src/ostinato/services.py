@@ -1,7 +1,10 @@
 """The processes of one installation: engine, gateway, environment server; and what the controller makes them do."""
 
 import asyncio
+import fcntl
 import json
+import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,10 +14,12 @@ import msgspec
 from msgspec import Struct
 
 from ostinato.engine import EngineClient
+from ostinato.envs import probe_isolation
 from ostinato.evals import GateResult
 from ostinato.processes import Process, end_all
-from ostinato.records import MissingError, UnavailableError
-from ostinato.settings import CycleConfig
+from ostinato.records import BadInputError, ConflictError, MissingError, OstinatoError, UnavailableError
+from ostinato.render import format_for
+from ostinato.settings import CycleConfig, open_ledger
 from ostinato.store import Ledger
 from ostinato.weights import WeightStore
 
@@ -29,19 +34,53 @@ class Addresses(Struct, frozen=True):
     envs: str
 
 
+class Claim:
+    """Keeps a second set of services off a data folder, and says who holds it. The kernel frees it with the process."""
+
+    def __init__(self, data: Path) -> None:
+        data.mkdir(parents=True, exist_ok=True)
+        handle = os.open(data / "services.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            words = os.pread(handle, 200, 0).decode("utf-8", "replace").strip()
+            os.close(handle)
+            raise ConflictError(
+                f"The data folder {data} is in use by {words or 'another process'}.",
+                hint="Stop that process first, or give another folder with --data.",
+            ) from None
+        self._handle = handle
+        self.say(f"process {os.getpid()}")
+
+    def say(self, words: str) -> None:
+        """What another process is told about the holder."""
+        os.ftruncate(self._handle, 0)
+        os.pwrite(self._handle, words.encode(), 0)
+
+    def release(self) -> None:
+        """Let the next one in. A second call does nothing."""
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+
 def first_release(ledger: Ledger, weights: WeightStore, model: Path) -> str:
-    """The release; where there is none yet, the model folder becomes the first one."""
+    """The version to serve: the release or, where there is none yet, that of the model folder, which becomes the first
+    release when the engine has taken it (see `Services`)."""
     held = ledger.current_release()
     if held is not None:
         return held.version
     if not (model / "config.json").exists():
         raise MissingError(
-            f"There is no model in {model}.", hint="Name a Hugging Face folder: ostinato serve --model DIR"
+            f"There is no model in {model}: it has no config.json.",
+            hint="Name a Hugging Face folder: ostinato serve --model DIR",
         )
-    version = weights.import_folder(model)
-    ledger.put_version(version)
-    ledger.put_release(version.version, version.created_at)
-    return version.version
+    version = weights.import_folder(model).version
+    try:
+        format_for(weights.frame(version))
+    except OstinatoError as error:
+        raise BadInputError(f"{model}: {error.message}", hint=error.hint) from error
+    return version
 
 
 class Services:
@@ -55,16 +94,30 @@ class Services:
         self.data = data
         self.logs = data / "runs" / "logs"
         self.children: list[Process] = []
+        self._claim = Claim(data)
         try:
+            # What fails for a reason that people can mend fails at once, before a large model is loaded.
+            _check_port(port)
+            _check_isolation()
             slots = ["--slot", f"release={release}", *(["--slot", f"candidate={candidate}"] if candidate else [])]
             engine = self.start("engine", ["engine", *slots], threads=engine_threads)
             envs = self.start("envs", ["envs"])
             engine_url = _url(engine.ready())
+            self._put_first(release)
             gateway = self.start("gateway", ["gateway", "--engine", engine_url, "--port", str(port)])
             self.addresses = Addresses(engine_url, _url(gateway.ready()), _url(envs.ready()))
+            self._claim.say(f"process {os.getpid()}, which serves at {self.addresses.gateway}/v1")
         except BaseException:
             self.end()
             raise
+
+    def _put_first(self, version: str) -> None:
+        """A version that the engine has taken becomes the release where there is none."""
+        with open_ledger(self.data) as ledger:
+            if ledger.current_release() is None:
+                held = WeightStore(self.data / "weights").get(version)
+                ledger.put_version(held)
+                ledger.put_release(held.version, held.created_at)
 
     def start(self, name: str, arguments: list[str], *, threads: int = 1, niceness: int = 0) -> Process:
         """Start one of our commands on this data folder; it ends with the services."""
@@ -82,9 +135,10 @@ class Services:
         self.children.remove(process)
 
     def end(self) -> None:
-        """End every child."""
+        """End every child. A second call does nothing."""
         end_all(self.children)
         self.children.clear()
+        self._claim.release()
 
 
 class ServiceHands:
@@ -172,3 +226,21 @@ class ServiceHands:
 
 def _url(ready: dict[str, Any]) -> str:
     return f"http://127.0.0.1:{ready['port']}"
+
+
+def _check_port(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except (OSError, OverflowError) as error:
+            words = error.strerror if isinstance(error, OSError) else "it must lie in 0 to 65535"
+            raise ConflictError(
+                f"Port {port} on 127.0.0.1 cannot be used: {words}.", hint="Take a free one: --port 0"
+            ) from None
+
+
+def _check_isolation() -> None:
+    found = asyncio.run(probe_isolation())
+    if not found.works:
+        raise UnavailableError(found.problem, hint=found.hint)

@@ -1,6 +1,5 @@
 """`ostinato serve`, `status` and `doctor`, and the journal that tells the ledger of every sandbox."""
 
-import asyncio
 import importlib.metadata
 import platform
 import shutil
@@ -9,6 +8,7 @@ import sqlite3
 import sys
 import time
 from pathlib import Path
+from typing import NoReturn
 
 from rich.console import Console
 
@@ -16,10 +16,13 @@ from ostinato.dashboard import accounts_line, version_rows
 from ostinato.envs import explain
 from ostinato.records import SandboxInfo
 from ostinato.services import SEED_MODEL, Services, first_release
-from ostinato.settings import existing_ledger
+from ostinato.settings import existing_ledger, open_ledger
 from ostinato.store import AsyncWriter, Ledger
 from ostinato.view import version_table
 from ostinato.weights import WeightStore
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""The signals that end `ostinato serve`."""
 
 
 class LedgerJournal:
@@ -41,33 +44,41 @@ class LedgerJournal:
 
 
 def run_serve(data: Path, model: Path | None, port: int) -> None:
-    """Engine, gateway and environment server until Ctrl-C."""
-    with Ledger.open(data) as ledger:
-        release = first_release(ledger, WeightStore(data / "weights"), model or SEED_MODEL)
-        running = ledger.running_experiment()
-    services = Services(data, release, candidate=running.candidate if running else "", port=port)
+    """Engine, gateway and environment server until Ctrl-C (or SIGTERM, or the terminal closes)."""
+    for number in ENDING:
+        signal.signal(number, _interrupt)
+    services: Services | None = None
     try:
-        where = services.addresses
-        sys.stdout.write(
-            f"Serving {release} at {where.gateway}/v1 (model name: ostinato). Data stay in {data}.\n"
-            f"Sandboxes: {where.envs}. Stop with Ctrl-C.\n"
-        )
-        sys.stdout.flush()
-        asyncio.run(_watch(services))
+        with open_ledger(data) as ledger:
+            fresh = ledger.current_release() is None
+            release = first_release(ledger, WeightStore(data / "weights"), model or SEED_MODEL)
+            running = ledger.running_experiment()
+        services = Services(data, release, candidate=running.candidate if running else "", port=port)
+        _announce(services, release, unused=None if fresh else model)
+        while True:
+            services.check()
+            time.sleep(1.0)
+    except KeyboardInterrupt:
+        sys.stdout.write(f"Stopped; nothing that was acknowledged is lost.\nGo on with: ostinato serve --data {data}\n")
     finally:
-        services.end()
+        if services is not None:
+            services.end()
 
 
-async def _watch(services: Services) -> None:
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    while not stop.is_set():
-        services.check()
-        try:
-            await asyncio.wait_for(stop.wait(), 1.0)
-        except TimeoutError:
-            continue
+def _announce(services: Services, release: str, unused: Path | None) -> None:
+    where = services.addresses
+    lines = [f"Serving {release} at {where.gateway}/v1 (model name: ostinato). Data stay in {services.data}."]
+    if unused is not None:
+        lines.append(f"That is the release of this data folder. To serve {unused} itself, give another --data.")
+    lines.append(f"Sandboxes: {where.envs}. Stop with Ctrl-C.")
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()
+
+
+def _interrupt(*_: object) -> NoReturn:
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)  # ending takes 3 s at most, and must not be left half done
+    raise KeyboardInterrupt
 
 
 def show_status(data: Path, console: Console) -> None:

@@ -1,6 +1,7 @@
 """Settings: where the data lie, and the dials of the cycle, which a TOML file may set."""
 
 import os
+import sqlite3
 import tomllib
 from itertools import count
 from pathlib import Path
@@ -59,8 +60,22 @@ def quick_config(config: CycleConfig) -> CycleConfig:
 
 
 def data_folder(given: Path | None) -> Path:
-    """The data folder: as given, else $OSTINATO_DATA, else ./.ostinato."""
-    return (given or Path(os.environ.get("OSTINATO_DATA") or ".ostinato")).absolute()
+    """The data folder: as given, else $OSTINATO_DATA, else ./.ostinato. Raises `BadInputError` for a file."""
+    folder = (given or Path(os.environ.get("OSTINATO_DATA") or ".ostinato")).absolute()
+    if folder.exists() and not folder.is_dir():
+        raise BadInputError(f"{folder} is a file, not a data folder.", hint="Name a folder with --data.")
+    return folder
+
+
+def open_ledger(folder: Path) -> Ledger:
+    """The ledger of a data folder, made where there is none. Raises `BadInputError` for a file that is no ledger."""
+    try:
+        return Ledger.open(folder)
+    except sqlite3.DatabaseError as error:
+        raise BadInputError(
+            f"{folder / 'ledger.sqlite'} cannot be read: {error}.",
+            hint="Restore it from a backup, or give another folder with --data.",
+        ) from error
 
 
 def existing_ledger(folder: Path) -> Ledger:
@@ -69,7 +84,7 @@ def existing_ledger(folder: Path) -> Ledger:
         raise MissingError(
             f"There is no ledger in {folder}.", hint="Next: ostinato demo, or ostinato serve --model DIR"
         )
-    return Ledger.open(folder)
+    return open_ledger(folder)
 
 
 def move_aside(folder: Path) -> Path | None:
