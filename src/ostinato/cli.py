@@ -34,10 +34,6 @@ def main() -> None:
         app()
     except OstinatoError as error:
         fail(error)
-    except (PermissionError, FileExistsError, NotADirectoryError) as error:
-        if error.filename is None:
-            raise
-        fail(OstinatoError(f"{error.filename}: {error.strerror}."))
     except BrokenPipeError:
         # Whoever read our output has gone; nothing is left to say, not even by the flush at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

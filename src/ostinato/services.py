@@ -102,7 +102,7 @@ class Services:
             slots = ["--slot", f"release={release}", *(["--slot", f"candidate={candidate}"] if candidate else [])]
             engine = self.start("engine", ["engine", *slots], threads=engine_threads)
             envs = self.start("envs", ["envs"])
-            engine_url = _url(engine.ready())
+            engine_url = _url(self._taken(engine, release))
             self._put_first(release)
             gateway = self.start("gateway", ["gateway", "--engine", engine_url, "--port", str(port)])
             self.addresses = Addresses(engine_url, _url(gateway.ready()), _url(envs.ready()))
@@ -110,6 +110,15 @@ class Services:
         except BaseException:
             self.end()
             raise
+
+    def _taken(self, engine: Process, release: str) -> dict[str, Any]:
+        """The engine's first line. Where it refuses a version that came from a folder, the error names the folder."""
+        try:
+            return engine.ready()
+        except UnavailableError as error:
+            source = WeightStore(self.data / "weights").get(release).meta.get("source")
+            where = f" Version {release} was read from {source}." if source else ""
+            raise UnavailableError(error.message + where, hint=error.hint) from None
 
     def _put_first(self, version: str) -> None:
         """A version that the engine has taken becomes the release where there is none."""

@@ -68,9 +68,13 @@ def data_folder(given: Path | None) -> Path:
 
 
 def open_ledger(folder: Path) -> Ledger:
-    """The ledger of a data folder, made where there is none. Raises `BadInputError` for a file that is no ledger."""
+    """The ledger of a data folder, made where there is none. Raises `BadInputError` where it cannot be read or made."""
     try:
         return Ledger.open(folder)
+    except OSError as error:
+        raise BadInputError(
+            f"The data folder {folder} cannot be used: {error.strerror}.", hint="Give another folder with --data."
+        ) from error
     except sqlite3.DatabaseError as error:
         raise BadInputError(
             f"{folder / 'ledger.sqlite'} cannot be read: {error}.",
