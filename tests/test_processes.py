@@ -123,7 +123,7 @@ def test_a_crash_at_the_start_is_one_line(start: Start) -> None:
 
 def test_a_death_later_is_told(start: Start) -> None:
     """By name and exit status, with the last words."""
-    process = start("import sys, time; print('{}', flush=True); sys.stderr.write('bye\\n'); time.sleep(300)", "envs")
+    process = start("import sys, time; print('bye', file=sys.stderr); print('{}', flush=True); time.sleep(300)", "envs")
     assert process.ready() == {}
     process.check()
     process.child.kill()

@@ -103,21 +103,29 @@ def alive(pid: int) -> bool:
         return False
 
 
-def send(command: str, base: str) -> dict[str, Any]:
-    """Do what a line of `curl -s URL -H HEADER -d BODY` does, at another port."""
-    words = shlex.split(command)
+def send(words: list[str], base: str, **other: str) -> dict[str, Any]:
+    """Do what `curl -s URL -H HEADER -d BODY` does, at another port, with some words of the body replaced."""
     assert words[:2] == ["curl", "-s"]
     header, body = words[words.index("-H") + 1], words[words.index("-d") + 1]
+    for old, new in other.items():
+        assert old in body
+        body = body.replace(old, new)
     url = words[2].replace("http://127.0.0.1:8080", base)
     answer = httpx.post(url, content=body, headers=dict([header.split(": ")]), timeout=60)
     assert answer.status_code == 200, answer.text
     return dict(answer.json())
 
 
-def printed_commands() -> list[str]:
-    """The commands of `go_on`, each on one line."""
-    text = go_on().replace("\\\n", " ")
-    return [line.strip() for line in text.splitlines() if line.strip().startswith(("curl", "ostinato"))]
+def commands_in(text: str) -> list[list[str]]:
+    """The words of each command in a text."""
+    lines = text.replace("\\\n", " ").splitlines()
+    return [shlex.split(line, comments=True) for line in lines if line.strip().startswith(("curl", "ostinato"))]
+
+
+def test_the_readme_shows_the_commands_that_the_demo_prints() -> None:
+    """So that the test below runs both."""
+    shown = commands_in((Path(__file__).parents[1] / "README.md").read_text())
+    assert all(command in shown for command in commands_in(go_on()))
 
 
 def test_the_printed_commands_serve_chat_and_take_feedback(
@@ -126,13 +134,13 @@ def test_the_printed_commands_serve_chat_and_take_feedback(
     """The three commands that the demo prints work as they stand; a second instance is refused and harms nothing; both
     SIGTERM and Ctrl-C end every process within 5 s; the next start serves the same release."""
     data = tmp_path / "data"
-    first, chat, feedback = printed_commands()
-    assert shlex.split(first)[:4] == ["ostinato", "serve", "--model", "DIR"]
+    first, chat, feedback = commands_in(go_on())
+    assert first[:4] == ["ostinato", "serve", "--model", "DIR"]
 
     served = serve("--model", model_folder)
     answer = send(chat, served.url)
     assert answer["system_fingerprint"] == served.release
-    send(feedback.replace('"ID"', f'"{answer["id"]}"'), served.url)
+    send(feedback, served.url, ID=answer["id"])
 
     second = ostinato("serve", "--model", model_folder, "--port", "0", "--data", data)
     expected = (
@@ -141,7 +149,7 @@ def test_the_printed_commands_serve_chat_and_take_feedback(
     assert (second.returncode, second.stdout) == (1, "")
     assert second.stderr.startswith(expected)
     assert "--data" in second.stderr
-    assert send(chat.replace("add", "sub"), served.url)["id"] != answer["id"]
+    assert send(chat, served.url, add="sub")["id"] != answer["id"]
 
     children = children_of(served.process.pid)
     assert len(children) == 3
