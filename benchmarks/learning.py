@@ -99,6 +99,8 @@ def by_person(before: Sequence[Truth], after: Sequence[Truth], number: Number) -
     rows: dict[str, list[float]] = defaultdict(list)
     for old, new in zip(before, after, strict=True):
         assert (old.person, old.task_id) == (new.person, new.task_id), "pairs are of one visit"
+        if old.error or new.error:
+            continue  # a fault of ours says nothing about either model; its share is a figure of its own
         first, second = number(old), number(new)
         if first is not None and second is not None:
             rows[old.person].append(second - first)
@@ -115,7 +117,7 @@ def estimate(values: Sequence[float], quantile: float = 1.96) -> Estimate:
 
 def mean_of(truths: Iterable[Truth], number: Number) -> float:
     """The plain mean over sessions to which the number applies."""
-    values = [value for truth in truths if (value := number(truth)) is not None]
+    values = [value for truth in truths if not truth.error and (value := number(truth)) is not None]
     return math.fsum(values) / len(values)
 
 
@@ -244,6 +246,11 @@ def figures_of(results: Sequence[SeedResult]) -> list[Figure]:
         change = pooled(results, "served", number, relative=True)
         text = f"{change.mean:+.1%} [{change.low:+.1%}, {change.high:+.1%}]"
         figures.append(Figure(f"effort: {name}", text, "upper bound at most +3%", change.high <= 0.03, sessions))
+    everything = [t for r in results for sides in r.truths.values() for truths in sides.values() for t in truths]
+    broken = sum(bool(truth.error) for truth in everything) / len(everything)
+    figures.append(
+        Figure("sessions that a fault of ours broke", broken, "at most 0.5%", broken <= 0.005, len(everything))
+    )
     skill, habits = habit_share(results)
     figures.append(Figure("gain in persistence from skill", skill, "", None, sessions))
     figures.append(Figure("gain in persistence from habits", habits, "", None, sessions))

@@ -42,6 +42,7 @@ CONFIG = CycleConfig(
     sessions=20,
     bench_tasks=20,
     damaged_cycle=0,
+    attribution_s=0.0,
     experiment=ExperimentConfig(burn_in=30, horizon=700),
 )
 PASSED = GateResult("passed", "good", 0.4, 0.5, 0.1, 0.0, 0.2, 150)
@@ -67,7 +68,7 @@ class World:
     async def train(self, parent: str, run: str, *, damaged: bool) -> dict[str, Any]:
         assert damaged == run.endswith("damaged")
         self.calls.append(f"train {parent} {run}")
-        return {"version": f"v-{run}", "trained": [], "steps": 1}
+        return {"version": f"v-{run}", "trained": [], "steps": 1, "stats": {"mismatch_tokens": 0.0}}
 
     async def evaluate(self, candidate: str, release: str, progress: Callable[[int, int], None]) -> GateResult:
         self.calls.append(f"evaluate {candidate} {release}")
@@ -199,7 +200,14 @@ async def test_want_of_evidence_is_not_called_blocked(ledger: Ledger) -> None:
 
 async def test_the_damaged_candidate_comes_first_and_training_goes_on_from_the_release(ledger: Ledger) -> None:
     """In its cycle the damaged candidate is offered and blocked; then an honest one from the same parent is tried."""
-    config = CycleConfig(cycles=1, first_sessions=20, bench_tasks=20, damaged_cycle=1, experiment=CONFIG.experiment)
+    config = CycleConfig(
+        cycles=1,
+        first_sessions=20,
+        bench_tasks=20,
+        damaged_cycle=1,
+        attribution_s=0.0,
+        experiment=CONFIG.experiment,
+    )
     world, _ = await turn(ledger, [BLOCKED, PASSED], {"control": 0.3, "candidate": 0.7}, config)
     assert [experiment.verdict for experiment in ledger.experiments()] == ["blocked", "promoted"]
     trained = [call for call in world.calls if call.startswith("train")]

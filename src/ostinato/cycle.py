@@ -24,8 +24,9 @@ LOOK_S = 2.0
 
 
 class CycleState(Struct, frozen=True):
-    """Where the loop is. `parent` is what the next candidate is trained from; `damaged` marks a candidate that was made
-    to be refused; `experiment_id` names the candidate's trial, from its evaluation on."""
+    """Where the loop is. `parent` is what the next candidate is trained from; `damaged` marks a candidate that was
+    made to be refused; `experiment_id` names the candidate's trial, from its evaluation on; `unpromoted` counts
+    candidates in a row that training went on from although they were not released."""
 
     number: int = 1
     stage: Stage = "collect"
@@ -34,6 +35,7 @@ class CycleState(Struct, frozen=True):
     damaged: bool = False
     experiment_id: str = ""
     experiment_at: float = 0.0
+    unpromoted: int = 0
 
 
 class Watcher(Protocol):
@@ -166,8 +168,7 @@ class Controller:
             return msgspec.structs.replace(state, stage="experiment", experiment_at=experiment.started_at)
         if state.damaged:
             return msgspec.structs.replace(state, stage="train", candidate="", damaged=False)
-        parent = release if gate.answer == "blocked" else state.candidate
-        return self._next_cycle(state, parent)
+        return self._next_cycle(state, promoted=False, harmful=gate.answer == "blocked")
 
     async def _experiment(self, state: CycleState) -> CycleState:
         """Half of the persons meet the candidate, until there is a verdict."""
@@ -200,8 +201,7 @@ class Controller:
         await asyncio.to_thread(self.ledger.put_experiment, ended)
         await self.hands.drop("candidate")
         self.watcher.said(f"cycle {state.number}: {decision.verdict} {state.candidate}: {decision.reason}")
-        parent = self.release if decision.verdict == "stopped" else state.candidate
-        return self._next_cycle(state, parent)
+        return self._next_cycle(state, promoted=decision.verdict == "promoted", harmful=decision.verdict == "stopped")
 
     # The parts that stages share.
 
@@ -222,7 +222,14 @@ class Controller:
         self.watcher.phase(state.number, "train", 0, 1, "sign-flipped rewards" if damaged else "")
         run = f"cycle-{state.number}{'-damaged' if damaged else ''}"
         result: dict[str, Any] = await self._while_settling(self.hands.train(state.parent, run, damaged=damaged))
-        note = f"{len(result['trained'])} sessions in {result['steps']} steps"
+        stats = result["stats"]
+        gap = (
+            f"{stats['mismatch_mean_abs']:.1e}"
+            if stats["mismatch_tokens"]
+            else "not measured (no tokens of the parent)"
+        )
+        note = f"{len(result['trained'])} sessions in {result['steps']} steps; engine against trainer: {gap}"
+        self.watcher.said(f"cycle {state.number}: trained on {note}")
         self.watcher.phase(state.number, "train", 1, 1, note)
         return str(result["version"])
 
@@ -242,7 +249,7 @@ class Controller:
         observations = [
             Observation(row.person, row.arm, {k: v for k, v in live_metrics(row).items() if v is not None})
             for row in self.ledger.person_sessions(experiment.experiment_id)
-            if row.reward is not None
+            if row.reward is not None and row.opened_at <= time.time() - self.config.attribution_s
         ]
         decision = decide(observations, self.config.experiment)
         for metric in METRICS:
@@ -269,6 +276,10 @@ class Controller:
             state, stage="evaluate", candidate=candidate, damaged=damaged, experiment_id=new_id("exp-")
         )
 
-    def _next_cycle(self, state: CycleState, parent: str) -> CycleState:
+    def _next_cycle(self, state: CycleState, *, promoted: bool, harmful: bool) -> CycleState:
+        """Training goes on from a candidate that was merely not decided, but not from a second one in a row: people's
+        sessions are drawn by the release, and grow too old for its grandchildren."""
         stage: Stage = "done" if state.number >= self.config.cycles else "collect"
-        return CycleState(number=state.number + 1, stage=stage, parent=parent)
+        goes_on = not promoted and not harmful and state.unpromoted == 0
+        parent = state.candidate if promoted or goes_on else self.release
+        return CycleState(number=state.number + 1, stage=stage, parent=parent, unpromoted=int(goes_on))

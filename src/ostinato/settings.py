@@ -31,6 +31,7 @@ class CycleConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     cycles: how many candidates are offered. first_sessions: trainable sessions to collect before the first candidate;
     sessions: before each later one (those of the experiment before count). bench_tasks: size of the bench.
+    attribution_s: looks at an experiment leave out sessions that opened less than so many seconds ago.
     damaged_cycle: in this cycle a damaged candidate is offered first, to show that the gate refuses it (0: none)."""
 
     cycles: int = 4
@@ -38,6 +39,7 @@ class CycleConfig(Struct, frozen=True, forbid_unknown_fields=True):
     sessions: int = 600
     bench_tasks: int = 150
     bench_concurrency: int = 16
+    attribution_s: float = 25.0
     damaged_cycle: int = 2
     training: TrainingDials = TrainingDials()
     gate: GateConfig = GateConfig()
@@ -111,5 +113,7 @@ def load_config(path: Path | None) -> CycleConfig:
         raise BadInputError(
             f"There is no settings file {path}.", hint="Leave --settings out for the defaults."
         ) from None
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except OSError as error:
+        raise BadInputError(f"The settings file {path} cannot be read: {error.strerror}.") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise BadInputError(f"Settings in {path}: {error}.", hint="See docs/settings.md for every key.") from None

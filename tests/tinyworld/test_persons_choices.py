@@ -66,10 +66,11 @@ def test_questions_want_answers_only() -> None:
 
 
 def test_patience_ends() -> None:
-    """Beyond the person's limit some leave and some complain, even about good work."""
+    """Beyond the person's limit many complain, even about good work; bad work then makes some leave."""
     found = shares(replace(GOOD, tokens=500))
-    assert found["abandon"] > 0.25
-    assert found["keep!"] > 0.2
+    assert found["keep!"] > 0.3
+    assert "abandon" not in found
+    assert shares(replace(GOOD, tokens=500, passed=False))["abandon"] > 0.04
 
 
 def test_a_failure_of_ours_is_not_judged() -> None:

@@ -61,20 +61,21 @@ def decide(observations: Iterable[Observation], config: ExperimentConfig) -> Dec
     """Look at an experiment. Persons are the unit: each counts once, with the mean of their sessions.
 
     Promoted: every metric's bound excludes a loss of more than its margin. Stopped: some metric's whole interval lies
-    on the bad side (error shared over the metrics). Undecided: the horizon passed without either."""
+    on the bad side (of a relative metric: beyond its margin; error shared over the metrics). Undecided: the horizon
+    passed without either."""
     rows = list(observations)
     intervals = {metric.name: _interval(metric, rows, config) for metric in METRICS}
     persons = min(interval.persons for interval in intervals.values())
     if persons < config.burn_in:
         waiting = f"burn-in: {persons} of {config.burn_in} persons"
         return Decision(_at_horizon(rows, config), waiting, intervals, len(rows))
-    strict = {metric.name: _interval(metric, rows, config, share_of_alpha=len(METRICS)) for metric in METRICS}
-    worse = [metric for metric in METRICS if _gain_bounds(metric, strict[metric.name])[1] < 0]
-    if worse:
-        return Decision("stopped", f"{_describe(worse[0], intervals)} is worse", intervals, len(rows))
     open_metrics = [metric for metric in METRICS if not _safe(metric, intervals[metric.name])]
     if not open_metrics:
         return Decision("promoted", "no metric is worse by more than its margin", intervals, len(rows))
+    strict = {metric.name: _interval(metric, rows, config, share_of_alpha=len(METRICS)) for metric in METRICS}
+    worse = [metric for metric in METRICS if _harmful(metric, strict[metric.name])]
+    if worse:
+        return Decision("stopped", f"{_describe(worse[0], intervals)} is worse", intervals, len(rows))
     missing = _missing_sentence(open_metrics, intervals, rows, config)
     return Decision(_at_horizon(rows, config), missing, intervals, len(rows))
 
@@ -113,6 +114,11 @@ def _gain_bounds(metric: Metric, interval: Interval) -> tuple[float, float]:
 
 def _safe(metric: Metric, interval: Interval) -> bool:
     return _gain_bounds(metric, interval)[0] > -_margin(metric, interval)
+
+
+def _harmful(metric: Metric, interval: Interval) -> bool:
+    """Whether the whole interval lies on the bad side: of nothing for what people feel, of the margin for effort."""
+    return _gain_bounds(metric, interval)[1] < (-_margin(metric, interval) if metric.relative else 0.0)
 
 
 def _describe(metric: Metric, intervals: dict[str, Interval]) -> str:

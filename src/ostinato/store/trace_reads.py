@@ -58,14 +58,14 @@ class TraceReads(Writer, Reads):
         return result
 
     def training_sessions(self, limit: int, experts_shape: tuple[int, int] = (0, 0)) -> list[TrainSession]:
-        """Up to `limit` live sessions that can be trained on, those rewarded first coming first: their latest reward
+        """Up to `limit` live sessions that can be trained on, those rewarded last coming first: their latest reward
         is a number, they have no fate, and all their turns are exact. `experts_shape` is the model's (layers of
         experts, experts chosen by a token); (0, 0) for a dense model.
 
         A session whose turns do not join exactly gets the fate "filtered" with the reason, one with a damaged trace
         "quarantined" (and an incident); both are counted and left out."""
         rows = self._query(
-            f"SELECT s.session_id, s.person, s.arm, s.opened_at, r.record {TRAINABLE} ORDER BY r.reward_id"
+            f"SELECT s.session_id, s.person, s.arm, s.opened_at, r.record {TRAINABLE} ORDER BY r.reward_id DESC"
         )
         found: list[TrainSession] = []
         for row in rows:

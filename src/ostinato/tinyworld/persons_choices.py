@@ -60,7 +60,8 @@ def choose(person: Person, view: View, rng: Random) -> Choice:
     choice = _judge(person, view, rng)
     impatient = view.tokens > person.token_limit or view.tool_calls > person.call_limit
     if impatient and choice.action != "abandon" and not choice.complains:
-        if rng.random() < 0.35:
+        good = view.passed or view.answered
+        if not good and rng.random() < 0.35:
             choice = Choice("abandon")
         elif rng.random() < 0.5:
             choice = _says(choice, words.SLOW, rng)
@@ -94,7 +95,7 @@ def _about_question(person: Person, view: View, rng: Random) -> Choice:
 
 
 def _about_failure(rng: Random) -> Choice:
-    if rng.random() < 0.16:
+    if rng.random() < 0.05:
         return _maybe_says(Choice("mend", "rewrite"), words.FAILING, 0.5, rng)
     return _maybe_says(Choice("revert"), words.FAILING, 0.85, rng)
 

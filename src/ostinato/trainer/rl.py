@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m ostinato.trainer.rl", description=main.__doc__)
     parser.add_argument("--data", type=Path, required=True, help="the data folder")
     parser.add_argument("--parent", required=True, help="the version to train from")
-    parser.add_argument("--limit", type=int, default=100_000, help="at most so many sessions, first rewarded first")
+    parser.add_argument("--limit", type=int, default=100_000, help="at most so many sessions, the newest first")
     parser.add_argument("--run", default="", help="a name; the same one again finds the finished run")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--learning-rate", type=float, default=defaults.learning_rate)
