@@ -139,7 +139,7 @@ def test_training_takes_only_exact_rewarded_undecided_sessions(ledger: Ledger, m
     assert ledger.trainable_count() == 1
     ledger.put_reward(RewardRecord("n0", Outcome.KEPT, 0.5, {}, {}, "r3", 4.0))
     assert [session.session_id for session in ledger.training_sessions(10)] == ["n0", "n4"]
-    assert [session.session_id for session in ledger.training_sessions(1)] == ["n4"]
+    assert [session.session_id for session in ledger.training_sessions(1)] == ["n0"]
     assert [row.session_id for row in ledger.fates()] == ["n1"]
 
 
