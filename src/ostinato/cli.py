@@ -151,15 +151,18 @@ def engine(*, data: Data = None, slot: list[str], port: int = 0, threads: int = 
     """Serve versions of the weights folder: ids in; ids, log-probabilities, experts and versions out.
 
     Args:
-        slot: `name=version`, as often as wanted.
+        slot: SLOT=VERSION, as often as wanted.
     """
-    from ostinato.engine import run_engine
+    from ostinato.engine import SLOTS, run_engine
     from ostinato.settings import data_folder
 
     held = dict(text.partition("=")[::2] for text in slot)
-    wrong = next((text for text in slot if "=" not in text), None)
+    wrong = next((name for name, version in held.items() if name not in SLOTS or not version), None)
     if wrong is not None:
-        raise BadInputError(f"--slot {wrong!r} is not name=version.", hint="Example: --slot release=v-0123456789abcdef")
+        raise BadInputError(
+            f"--slot {wrong}={held[wrong]} is not SLOT=VERSION; the slots are {', '.join(SLOTS)}.",
+            hint="Example: --slot release=v-0123456789abcdef",
+        )
     run_engine(data_folder(data) / "weights", port, held, threads, device)
 
 
