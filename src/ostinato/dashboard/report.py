@@ -1,11 +1,13 @@
 """The report: one HTML page that carries everything with it and loads nothing."""
 
 import base64
+import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, select_autoescape
+from markupsafe import Markup
 
 from ostinato.dashboard.curves import draw_curves
 from ostinato.dashboard.figures import Figure, VersionRow, accounts_line, version_rows
@@ -20,7 +22,11 @@ def write_report(ledger: Ledger, folder: Path, *, title: str, note: str = "") ->
     environment = Environment(
         loader=PackageLoader("ostinato.dashboard", "."), autoescape=select_autoescape(["html"]), trim_blocks=True
     )
-    environment.filters |= {"share": _share, "number": _number, "size": _size}
+    environment.filters |= {
+        "share": _share_cell,
+        "number": _number_cell,
+        "size": _size,
+    }
     page = environment.get_template("report.html").render(
         title=title,
         note=note,
@@ -52,15 +58,35 @@ def _last_looks(looks: Sequence[Look]) -> list[Look]:
     return list({look.metric: look for look in looks}.values())
 
 
+def _cell(text: str) -> Markup:
+    """A figure for the page: the mean, and its interval below."""
+    mean, _, interval = text.partition(" ")
+    return (
+        Markup('{}<br><span class="soft">{}</span>').format(mean, interval) if interval else Markup("{}").format(mean)
+    )
+
+
+def _share_cell(value: Figure | None) -> Markup:
+    return _cell(_share(value))
+
+
+def _number_cell(value: Figure | None) -> Markup:
+    return _cell(_number(value))
+
+
 def _share(value: Figure | None) -> str:
     if value is None:
         return "–"
+    if math.isinf(value.high):
+        return f"{value.mean:.1%} (n = 1)"
     return f"{value.mean:.1%} [{value.low:.1%}, {value.high:.1%}]"
 
 
 def _number(value: Figure | None) -> str:
     if value is None:
         return "–"
+    if math.isinf(value.high):
+        return f"{value.mean:.1f} (n = 1)"
     return f"{value.mean:.1f} [{value.low:.1f}, {value.high:.1f}]"
 
 
