@@ -22,7 +22,7 @@ SETTINGS = """
 cycles = 1
 first_sessions = 48
 bench_tasks = 8
-damaged_cycle = 1
+damaged_cycle = 0
 bench_concurrency = 4
 [training]
 threads = 1
@@ -102,20 +102,19 @@ def test_one_cycle_of_the_whole_loop(tmp_path: Path, environment: dict[str, str]
         counters = ledger.counters()
         forks = ledger.sandbox_count()
         trained = len(ledger.fates(Fate.TRAINED))
-    # A damaged candidate and an honest one, each a delta against the seed model.
-    assert len(experiments) == 2
-    assert experiments[0].candidate != experiments[1].candidate
-    for experiment in experiments:
-        assert versions[experiment.candidate].kind == "delta"
-        assert versions[experiment.candidate].stored_bytes < versions[experiment.candidate].full_bytes
-    assert experiments[1].verdict in ("promoted", "stopped", "undecided")
+    (experiment,) = experiments
+    candidate = versions[experiment.candidate]
+    assert (candidate.kind, candidate.parent) == ("delta", experiment.release)
+    assert candidate.stored_bytes < candidate.full_bytes
+    assert experiment.verdict in ("promoted", "stopped", "undecided")
     assert accounts.balanced
     assert accounts.fates["held_out"] > 0
     assert trained == accounts.fates["trained"] >= 48
-    assert episodes.sessions == episodes.fates["held_out"] >= 24
+    assert episodes.sessions == episodes.fates["held_out"] >= 16
     # No short cut.
     folder = Path(environment["REQUEST_LOG"]).parent
-    assert (folder / "bwraps").read_text().count("fork") == forks
+    probe = 1  # before the services start, to see whether sandboxes work here
+    assert (folder / "bwraps").read_text().count("fork") == forks + probe
     requests = Counter((folder / "requests").read_text().splitlines())
     assert requests["POST /v1/chat/completions"] == counters["http.requests.chat"]
     assert requests["POST /v1/feedback"] == counters["http.requests.feedback"]
@@ -130,7 +129,7 @@ def test_one_cycle_of_the_whole_loop(tmp_path: Path, environment: dict[str, str]
     told = subprocess.run(
         [sys.executable, "-m", "ostinato", "status", "--data", str(data)], capture_output=True, text=True, check=True
     )
-    assert experiments[1].verdict in told.stdout
+    assert experiment.verdict in told.stdout
     assert f"{accounts.sessions} sessions =" in told.stdout
 
 
@@ -143,7 +142,8 @@ def test_ctrl_c_ends_everything_and_the_same_command_goes_on(tmp_path: Path) -> 
     for line in first.stdout:
         if "first live session" in line:
             break
-    children = [int(pid) for pid in Path(f"/proc/{first.pid}/task/{first.pid}/children").read_text().split()]
+    lists = [path.read_text() for path in Path(f"/proc/{first.pid}/task").glob("*/children")]
+    children = [int(pid) for text in lists for pid in text.split()]
     assert len(children) == 4
     begin = time.monotonic()
     first.send_signal(signal.SIGINT)
@@ -151,6 +151,7 @@ def test_ctrl_c_ends_everything_and_the_same_command_goes_on(tmp_path: Path) -> 
     assert first.wait(30) == 130
     assert time.monotonic() - begin < 5
     assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
+    first.stdout.close()
     assert f"ostinato demo --data {data}" in output
     with Ledger.open(data) as ledger:
         before = {session.session_id for session in ledger.sessions()}
@@ -163,5 +164,6 @@ def test_ctrl_c_ends_everything_and_the_same_command_goes_on(tmp_path: Path) -> 
     second.send_signal(signal.SIGINT)
     second.stdout.read()
     assert second.wait(30) == 130
+    second.stdout.close()
     with Ledger.open(data) as ledger:
         assert before < {session.session_id for session in ledger.sessions()}

@@ -84,10 +84,19 @@ async def _run(data: Path, ledger: Ledger, config: CycleConfig, demo: DemoConfig
             finally:
                 await hands.close()
                 await asyncio.to_thread(people.end)  # clients go before the servers that they talk to
+                await _let_forks_end(envs)
     finally:
         await asyncio.to_thread(services.end)
         if controller_done(ledger):
             await asyncio.to_thread(_settle_rest, distiller)
+
+
+async def _let_forks_end(envs: EnvClient) -> None:
+    """A sandbox that has begun to start gets its line in the ledger before the servers go."""
+    for _ in range(20):
+        if (await envs.stats()).starting == 0:
+            return
+        await asyncio.sleep(0.05)
 
 
 def _people(services: Services, ledger: Ledger, demo: DemoConfig) -> Process:

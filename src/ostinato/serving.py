@@ -18,7 +18,7 @@ from ostinato.records import SandboxInfo
 from ostinato.services import SEED_MODEL, Services, first_release
 from ostinato.settings import existing_ledger, open_ledger
 from ostinato.store import AsyncWriter, Ledger
-from ostinato.view import version_table
+from ostinato.view import plainly, version_table
 from ostinato.weights import WeightStore
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -84,19 +84,19 @@ def _interrupt(*_: object) -> NoReturn:
 def show_status(data: Path, console: Console) -> None:
     """The versions, the verdicts, the phase and the accounts."""
     with existing_ledger(data) as ledger:
-        console.print(version_table(version_rows(ledger)))
-        for experiment in ledger.experiments():
-            console.print(
-                f"cycle {experiment.cycle}: {experiment.candidate} {experiment.verdict}: {experiment.reason}",
-                highlight=False,
-            )
+        lines = [
+            f"cycle {experiment.cycle}: {experiment.candidate} {experiment.verdict}: {experiment.reason}"
+            for experiment in ledger.experiments()
+        ]
         held = ledger.progress().get("cycle")
         if held is not None:
-            console.print(f"\ncycle {held.value['number']}, {held.value['stage']}", highlight=False)
-        console.print(f"accounts: {accounts_line(ledger)}", highlight=False)
-        console.print(f"bench episodes: {ledger.accounts('episode').sessions}, sandboxes: {ledger.sandbox_count()}")
-        for name, value in ledger.counters().items():
-            console.print(f"{name}: {value}", highlight=False)
+            lines += ["", f"cycle {held.value['number']}, {held.value['stage']}"]
+        lines.append(f"accounts: {accounts_line(ledger)}")
+        lines.append(f"bench episodes: {ledger.accounts('episode').sessions}, sandboxes: {ledger.sandbox_count()}")
+        lines += [f"{name}: {value}" for name, value in ledger.counters().items()]
+        console.print(version_table(version_rows(ledger)))
+        for line in lines:
+            console.print(plainly(line), markup=False, highlight=False, soft_wrap=True)
 
 
 def examine() -> tuple[list[str], bool]:

@@ -7,14 +7,15 @@ import time
 from collections import deque
 from typing import IO, Any
 
-from rich.console import Console, Group
+from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.live import Live
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ostinato.dashboard import HEADINGS, VersionRow, plain_rows
+from ostinato.dashboard import HEADINGS, VersionRow, narrow_rows, plain_rows
 
 PLAIN_EVERY_S = 5.0
 COLOURS = {"kept": "green", "mended": "green", "answered": "green", "asked": "yellow", "reverted": "red"}
@@ -60,9 +61,9 @@ class Screen:
     def said(self, sentence: str) -> None:
         """Keep one sentence on the screen."""
         with self._lock:
-            self._sentences.append(sentence)
+            self._sentences.append(plainly(sentence))
         if self._live is None:
-            self.console.print(f"{self._clock()} {sentence}", highlight=False)
+            self._line(sentence)
 
     def rows(self, rows: list[VersionRow]) -> None:
         """The figures so far."""
@@ -71,13 +72,15 @@ class Screen:
 
     def session(self, line: dict[str, Any]) -> None:
         """One session that ended."""
-        outcome = str(line.get("outcome", ""))
+        person, outcome, request, reply = (
+            plainly(line.get(name, "")) for name in ("person", "outcome", "request", "reply")
+        )
         text = Text.assemble(
-            (f"{line.get('person', '')!s:8.8} ", "dim"),
+            (f"{person:8.8} ", "dim"),
             (f"{outcome:10.10} ", COLOURS.get(outcome, "magenta")),
-            (f"{line.get('request', '')!s:.58}", ""),
+            (f"{request:.58}", ""),
             ("  →  ", "dim"),
-            (f"{line.get('reply', '') or '(no reply)'!s:.40}", "italic"),
+            (f"{reply or '(no reply)':.40}", "italic"),
             overflow="ellipsis",
             no_wrap=True,
         )
@@ -85,7 +88,7 @@ class Screen:
             self._finished += 1
             self._sessions.append(text)
         if self._live is None and self._finished == 1:
-            self.console.print(f"{self._clock()} first live session: {text.plain}", highlight=False)
+            self._line(f"first live session: {text.plain}")
 
     def follow(self, lines: IO[str]) -> None:
         """Show every JSON line of a stream as a session, until it ends; returns at once."""
@@ -119,7 +122,11 @@ class Screen:
         self._plain_at = time.monotonic()
         name, number, done, total, note = self._phase
         words = [f"cycle {number}: {name} {done}/{total}", self._left(), note, f"{self._finished} sessions"]
-        self.console.print(f"{self._clock()} {', '.join(word for word in words if word)}", highlight=False)
+        self._line(", ".join(word for word in words if word))
+
+    def _line(self, text: str) -> None:
+        """One line of a log. No markup is read in it, since intervals stand in brackets."""
+        self.console.print(f"{self._clock()} {plainly(text)}", markup=False, highlight=False, soft_wrap=True)
 
     def _render(self) -> Group:
         with self._lock:
@@ -148,15 +155,39 @@ class Screen:
             return Group(*(Padding(part, (0, 1)) for part in parts))
 
 
-def version_table(rows: list[VersionRow]) -> Table:
-    """The versions with their figures, for a terminal."""
-    table = Table(box=None, padding=(0, 1), header_style="bold dim")
-    for heading in HEADINGS:
+class VersionTable:
+    """The versions with their figures, for a terminal of any width."""
+
+    def __init__(self, rows: list[VersionRow]) -> None:
+        self._rows = rows
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The table; intervals go below their means where the lines are too short."""
+        table = _table(HEADINGS, plain_rows(self._rows))
+        if Measurement.get(console, options.update(width=400), table).maximum <= options.max_width:
+            yield table
+        else:
+            yield _table((HEADINGS[0], *HEADINGS[2:]), narrow_rows(self._rows))
+
+
+def version_table(rows: list[VersionRow]) -> VersionTable:
+    """The versions with their figures."""
+    return VersionTable(rows)
+
+
+def _table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold dim")
+    for heading in headings:
         table.add_column(heading, no_wrap=True)
-    for cells in plain_rows(rows):
+    for cells in rows:
         style = {"promoted": "green", "blocked": "red", "stopped": "red", "undecided": "yellow"}.get(cells[-1], "")
-        table.add_row(*cells[:-1], Text(cells[-1], style=style))
+        table.add_row(*(Text(cell) for cell in cells[:-1]), Text(cells[-1], style=style))
     return table
+
+
+def plainly(text: object) -> str:
+    """One line without control characters: what a model or a person wrote must not steer the terminal."""
+    return " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
 
 
 def console() -> Console:

@@ -4,7 +4,7 @@ written back. May import records, rewards, store, weights and render.
 
 from ostinato.dashboard.curves import draw_curves
 from ostinato.dashboard.figures import Figure, VersionRow, accounts_line, version_rows
-from ostinato.dashboard.report import HEADINGS, plain_rows, write_report
+from ostinato.dashboard.report import HEADINGS, narrow_rows, plain_rows, write_report
 
 __all__ = [
     "HEADINGS",
@@ -12,6 +12,7 @@ __all__ = [
     "VersionRow",
     "accounts_line",
     "draw_curves",
+    "narrow_rows",
     "plain_rows",
     "version_rows",
     "write_report",

@@ -95,7 +95,7 @@ def _size(value: int) -> str:
 
 
 def plain_rows(rows: Sequence[VersionRow]) -> list[tuple[str, ...]]:
-    """The version table as text cells, for the terminal."""
+    """The version table as text cells, for a wide terminal; one for each of `HEADINGS`."""
     return [
         (
             row.version[:10],
@@ -111,4 +111,28 @@ def plain_rows(rows: Sequence[VersionRow]) -> list[tuple[str, ...]]:
     ]
 
 
+def narrow_rows(rows: Sequence[VersionRow]) -> list[tuple[str, ...]]:
+    """The same for 80 columns: whole numbers, intervals on a line of their own, and no parents."""
+    return [
+        (
+            row.version[:10],
+            _two_lines(row.bench, 100, "%"),
+            _two_lines(row.live.get("persistence"), 100, "%"),
+            _two_lines(row.live.get("dissatisfied"), 100, "%"),
+            _two_lines(row.live.get("tokens"), 1, ""),
+            str(row.sessions),
+            row.verdict,
+        )
+        for row in rows
+    ]
+
+
+def _two_lines(value: Figure | None, scale: float, unit: str) -> str:
+    if value is None:
+        return "–"
+    interval = "(n = 1)" if math.isinf(value.high) else f"[{value.low * scale:.0f}, {value.high * scale:.0f}]"
+    return f"{value.mean * scale:.0f}{unit}\n{interval}"
+
+
 HEADINGS = ("version", "parent", "bench", "kept", "dissatisfied", "tokens", "sessions", "verdict")
+"""Of `plain_rows`; `narrow_rows` leaves out the second."""

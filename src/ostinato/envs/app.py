@@ -45,6 +45,7 @@ class Server:
         self._guests: dict[str, Guest] = {}
         self._gone: dict[str, str] = {}
         self._created = 0
+        self._starting = 0
         self._ended: Counter[str] = Counter()
         self._failures: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -73,6 +74,13 @@ class Server:
 
     async def _fork(self, request: Request) -> Response:
         wanted = await _body(request, ForkRequest)
+        self._starting += 1
+        try:
+            return await self._forked(wanted)
+        finally:
+            self._starting -= 1
+
+    async def _forked(self, wanted: ForkRequest) -> Response:
         guest = await self.supervisor.fork(wanted.base, wanted.files)
         info = SandboxInfo(guest.sandbox_id, guest.base)
         if self._journal is not None:
@@ -123,7 +131,9 @@ class Server:
         return _reply(self.supervisor.bases.ids())
 
     async def _stats(self, _request: Request) -> Response:
-        return _reply(EnvStats(self._created, len(self._guests), dict(self._ended), dict(self._failures)))
+        return _reply(
+            EnvStats(self._created, len(self._guests), dict(self._ended), dict(self._failures), self._starting)
+        )
 
     async def _healthz(self, _request: Request) -> Response:
         return _reply({"ok": True})

@@ -27,13 +27,15 @@ class Changes(Struct, frozen=True):
 
 
 class EnvStats(Struct, frozen=True):
-    """Counts since the server started. `ended` counts destroyed sandboxes by why they ended ("asked", "idle", "died",
-    "shutdown"); `failures` counts errors by name. created = live + the sum over `ended`, always."""
+    """Counts since the server started. `starting` are forks under way. `ended` counts destroyed sandboxes by why they
+    ended ("asked", "idle", "died", "shutdown"); `failures` counts errors by name. created = live + the sum over
+    `ended`, always."""
 
     created: int
     live: int
     ended: dict[str, int]
     failures: dict[str, int]
+    starting: int = 0
 
 
 class BaseRequest(Struct, frozen=True, forbid_unknown_fields=True):
