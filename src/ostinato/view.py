@@ -97,13 +97,21 @@ class Screen:
     def _follow(self, lines: IO[str]) -> None:
         try:
             for line in lines:
-                told = json.loads(line)
-                if told["event"] == "session":
-                    self.session(told)
-                elif told["event"] == "failed":
-                    self.said(f"a session could not begin: {told['error']}")
+                self._told(line)
         except ValueError:
             return  # the stream was closed while its process ended
+
+    def _told(self, line: str) -> None:
+        """One line of the persons' process."""
+        try:
+            told = json.loads(line)
+        except ValueError:
+            self.said(line)  # a library's word among ours; the stream must be read on
+            return
+        if told["event"] == "session":
+            self.session(told)
+        elif told["event"] == "failed":
+            self.said(f"a session could not begin: {told['error']}")
 
     def _clock(self) -> str:
         elapsed = int(time.monotonic() - self.started)
