@@ -1,6 +1,7 @@
 """The command line: help that is light, and one clear error for what it cannot do."""
 
 import json
+import os
 import signal
 import sqlite3
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 import ostinato as package
 from ostinato.records import Version
+from ostinato.services import Claim
 from ostinato.store import Ledger
 
 Ostinato = Callable[..., subprocess.CompletedProcess[str]]
@@ -136,6 +138,16 @@ def test_a_bad_settings_file_stops_the_demo(tmp_path: Path, ostinato: Ostinato) 
     assert str(settings) in error
     assert "docs/settings.md" in error
     assert not (tmp_path / "data").exists()
+
+
+def test_a_folder_in_use_is_not_moved_aside(tmp_path: Path, ostinato: Ostinato) -> None:
+    """`demo --fresh` while another process serves from it."""
+    folder = tmp_path / "data"
+    claim = Claim(folder)
+    error = refused(ostinato("demo", "--fresh", "--data", folder))
+    claim.release()
+    assert f"{folder} is in use by process {os.getpid()}" in error
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
 @pytest.mark.parametrize(

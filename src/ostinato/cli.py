@@ -86,17 +86,18 @@ def demo(
     import msgspec
 
     from ostinato.demo import DemoConfig, run_demo
-    from ostinato.services import SEED_MODEL
+    from ostinato.services import SEED_MODEL, Claim
     from ostinato.settings import data_folder, load_config, move_aside, quick_config
     from ostinato.view import console
 
     folder = data or data_folder(None) / ("quick" if quick else "demo")
-    if fresh:
-        move_aside(folder)
     config = load_config(settings)
     config = quick_config(config) if quick else config
     if cycles is not None:
         config = msgspec.structs.replace(config, cycles=cycles)
+    if fresh and folder.exists():
+        Claim(folder).release()  # a folder in use stays where it is
+        move_aside(folder)
     who = DemoConfig(persons=persons, concurrency=concurrency, seed=seed, model=model or SEED_MODEL, quick=quick)
     sys.exit(run_demo(folder.absolute(), config, who, console()))
 
