@@ -103,17 +103,18 @@ def demo(
 
 
 @app.command
-def serve(*, data: Data = None, model: Path | None = None, port: int = 8080) -> None:
+def serve(*, data: Data = None, model: Path | None = None, port: int = 8080, context: int = 4096) -> None:
     """Serve a model behind the gateway and record every turn.
 
     Args:
         model: a Hugging Face folder that becomes the first release; later the release of the data folder is served.
         port: of the gateway, on 127.0.0.1; 0 takes a free one.
+        context: tokens that a conversation may have, at most what the model was made for.
     """
     from ostinato.serving import run_serve
     from ostinato.settings import data_folder
 
-    run_serve(data_folder(data), model, port)
+    run_serve(data_folder(data), model, port, context)
 
 
 @app.command
@@ -148,11 +149,20 @@ def doctor() -> None:
 
 
 @app.command
-def engine(*, data: Data = None, slot: list[str], port: int = 0, threads: int = 1, device: str = "cpu") -> None:
+def engine(
+    *,
+    data: Data = None,
+    slot: list[str],
+    port: int = 0,
+    threads: int = 1,
+    device: str = "cpu",
+    context: int = 768,
+) -> None:
     """Serve versions of the weights folder: ids in; ids, log-probabilities, experts and versions out.
 
     Args:
         slot: SLOT=VERSION, as often as wanted.
+        context: tokens of context.
     """
     from ostinato.engine import SLOTS, run_engine
     from ostinato.settings import data_folder
@@ -164,15 +174,16 @@ def engine(*, data: Data = None, slot: list[str], port: int = 0, threads: int = 
             f"--slot {wrong}={held[wrong]} is not SLOT=VERSION; the slots are {', '.join(SLOTS)}.",
             hint="Example: --slot release=v-0123456789abcdef",
         )
-    run_engine(data_folder(data) / "weights", port, held, threads, device)
+    run_engine(data_folder(data) / "weights", port, held, threads, device, context)
 
 
 @app.command
-def gateway(*, data: Data = None, engine: str, port: int = 0) -> None:
+def gateway(*, data: Data = None, engine: str, port: int = 0, context: int = 0) -> None:
     """Serve the OpenAI-compatible door before an engine.
 
     Args:
         engine: the engine's URL.
+        context: tokens of the engine's context; longer conversations are refused at once. 0 leaves it to the engine.
     """
     from ostinato.engine import EngineClient
     from ostinato.gateway import GatewayConfig, run_gateway
@@ -185,7 +196,7 @@ def gateway(*, data: Data = None, engine: str, port: int = 0) -> None:
     if held is None:
         raise BadInputError(f"{folder} has no release yet.", hint="Next: ostinato serve --model DIR")
     frame = WeightStore(folder / "weights").frame(held.version)
-    run_gateway(GatewayConfig(port=port), folder, EngineClient(engine), frame)
+    run_gateway(GatewayConfig(port=port, max_context=context), folder, EngineClient(engine), frame)
 
 
 @app.command
@@ -309,7 +320,7 @@ def persons(
 
 
 @tinyworld.command
-def train_seed(*, out: Path, minutes: float = 40.0, threads: int = 1, seed: int = 0) -> None:
+def train_seed(*, out: Path, minutes: float = 18.0, threads: int = 1, seed: int = 0) -> None:
     """Train the seed model afresh: tokenizer, a little pretraining, then the demonstrator's trajectories.
 
     Args:

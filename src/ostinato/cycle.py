@@ -3,6 +3,7 @@ a controller that was stopped goes on where it was.
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal, Protocol
@@ -187,6 +188,7 @@ class Controller:
             f"{name}.{key}": float(getattr(interval, key))
             for name, interval in decision.intervals.items()
             for key in ("control", "candidate", "difference", "low", "high")
+            if math.isfinite(getattr(interval, key))
         }
         ended = msgspec.structs.replace(
             experiment,
@@ -254,7 +256,7 @@ class Controller:
         decision = decide(observations, self.config.experiment)
         for metric in METRICS:
             interval = decision.intervals[metric.name]
-            if interval.persons >= self.config.experiment.burn_in:
+            if interval.persons >= self.config.experiment.burn_in and math.isfinite(interval.low):
                 self.ledger.put_look(
                     Look(
                         experiment_id=experiment.experiment_id,

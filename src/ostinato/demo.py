@@ -19,7 +19,7 @@ from ostinato.records import OstinatoError
 from ostinato.render import format_for
 from ostinato.rewards import Distiller
 from ostinato.services import SEED_MODEL, ServiceHands, Services, first_release
-from ostinato.settings import CycleConfig
+from ostinato.settings import CycleConfig, open_ledger
 from ostinato.store import Ledger
 from ostinato.view import Screen, version_table
 from ostinato.weights import WeightStore
@@ -47,6 +47,8 @@ class StoppedError(Exception):
 
 def run_demo(data: Path, cycle: CycleConfig, demo: DemoConfig, console: Console) -> int:
     """Turn the loop in `data` from where it is. Returns the exit status: 0 when all cycles are done."""
+    with open_ledger(data):
+        pass  # a folder that cannot be used is refused before the screen is taken
     title = "Ostinato demo" + (" (quick: one small cycle, too small to prove anything)" if demo.quick else "")
     with Ledger.open(data) as ledger, Screen(console, title) as screen:
         try:

@@ -24,6 +24,8 @@ from ostinato.store import Ledger
 from ostinato.weights import WeightStore
 
 SEED_MODEL = Path(__file__).parent / "tinyworld" / "seed_model"
+SEED_CONTEXT = 768
+"""Tokens of context in the tiny world, where sessions take at most 450 or so."""
 
 
 class Addresses(Struct, frozen=True):
@@ -86,10 +88,18 @@ def first_release(ledger: Ledger, weights: WeightStore, model: Path) -> str:
 class Services:
     """Engine, gateway and environment server of one data folder, as child processes.
 
-    `candidate` is the version that a running experiment's other arm meets; it is in its slot before anybody comes."""
+    `candidate` is the version that a running experiment's other arm meets; it is in its slot before anybody comes.
+    `context` is the number of tokens that a conversation may have, at most what the model was made for."""
 
     def __init__(
-        self, data: Path, release: str, *, candidate: str = "", port: int = 0, engine_threads: int = 1
+        self,
+        data: Path,
+        release: str,
+        *,
+        candidate: str = "",
+        port: int = 0,
+        engine_threads: int = 1,
+        context: int = SEED_CONTEXT,
     ) -> None:
         self.data = data
         self.logs = data / "runs" / "logs"
@@ -100,11 +110,12 @@ class Services:
             _check_port(port)
             _check_isolation()
             slots = ["--slot", f"release={release}", *(["--slot", f"candidate={candidate}"] if candidate else [])]
-            engine = self.start("engine", ["engine", *slots], threads=engine_threads)
+            fits = ["--context", str(_context(WeightStore(data / "weights").frame(release), context))]
+            engine = self.start("engine", ["engine", *slots, *fits], threads=engine_threads)
             envs = self.start("envs", ["envs"])
             engine_url = _url(self._taken(engine, release))
             self._put_first(release)
-            gateway = self.start("gateway", ["gateway", "--engine", engine_url, "--port", str(port)])
+            gateway = self.start("gateway", ["gateway", "--engine", engine_url, "--port", str(port), *fits])
             self.addresses = Addresses(engine_url, _url(gateway.ready()), _url(envs.ready()))
             self._claim.say(f"process {os.getpid()}, which serves at {self.addresses.gateway}/v1")
         except BaseException:
@@ -235,6 +246,12 @@ class ServiceHands:
 
 def _url(ready: dict[str, Any]) -> str:
     return f"http://127.0.0.1:{ready['port']}"
+
+
+def _context(frame: dict[str, bytes], wanted: int) -> int:
+    """Tokens of context to serve: as wanted, but no more than the model was made for."""
+    known = json.loads(frame["config.json"]).get("max_position_embeddings") if "config.json" in frame else None
+    return min(wanted, known) if isinstance(known, int) else wanted
 
 
 def _check_port(port: int) -> None:

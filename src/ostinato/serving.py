@@ -43,7 +43,7 @@ class LedgerJournal:
         await self._writer.submit(lambda tx: tx.end_sandbox(sandbox_id, at))
 
 
-def run_serve(data: Path, model: Path | None, port: int) -> None:
+def run_serve(data: Path, model: Path | None, port: int, context: int) -> None:
     """Engine, gateway and environment server until Ctrl-C (or SIGTERM, or the terminal closes)."""
     for number in ENDING:
         signal.signal(number, _interrupt)
@@ -53,7 +53,8 @@ def run_serve(data: Path, model: Path | None, port: int) -> None:
             fresh = ledger.current_release() is None
             release = first_release(ledger, WeightStore(data / "weights"), model or SEED_MODEL)
             running = ledger.running_experiment()
-        services = Services(data, release, candidate=running.candidate if running else "", port=port)
+        candidate = running.candidate if running else ""
+        services = Services(data, release, candidate=candidate, port=port, context=context)
         _announce(services, release, unused=None if fresh else model)
         while True:
             services.check()

@@ -21,7 +21,7 @@ class TrainingDials(Struct, frozen=True, forbid_unknown_fields=True):
     """What the trainer is told: AdamW's learning rate, passes over the batch, threads, and the most sessions."""
 
     learning_rate: float = 2e-4
-    epochs: int = 1
+    epochs: int = 2
     threads: int = 2
     most_sessions: int = 2000
 
@@ -37,10 +37,10 @@ class CycleConfig(Struct, frozen=True, forbid_unknown_fields=True):
     cycles: int = 4
     first_sessions: int = 900
     sessions: int = 600
-    bench_tasks: int = 150
+    bench_tasks: int = 250
     bench_concurrency: int = 16
     attribution_s: float = 25.0
-    damaged_cycle: int = 2
+    damaged_cycle: int = 3
     training: TrainingDials = TrainingDials()
     gate: GateConfig = GateConfig()
     experiment: ExperimentConfig = ExperimentConfig()

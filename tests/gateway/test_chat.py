@@ -280,3 +280,19 @@ class _Swapping(dict[str, str]):
     def __getitem__(self, slot: str) -> str:
         self._looks -= 1
         return "v-1" if self._looks >= 0 else "v-2"
+
+
+async def test_a_conversation_that_does_not_fit_is_refused_before_it_is_a_turn(
+    start: Start, tiny: TinyFormat, ledger: Ledger
+) -> None:
+    """OpenAI's code says so; no turn begins, so what the session has stays exact and can be trained on."""
+    async with start(ScriptedEngine(_says(tiny, "fine")), max_context=60) as client:
+        headers = {"X-Ostinato-Session": "s1"}
+        assert (await client.post("/v1/chat/completions", json=_body(USER), headers=headers)).status_code == 200
+        said = {"role": "assistant", "content": "fine"}
+        long = {"role": "user", "content": "many words " * 40}
+        answer = await client.post("/v1/chat/completions", json=_body(USER, said, long), headers=headers)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == "context_length_exceeded"
+    (turn,) = ledger.turns("s1")
+    assert turn.trainable

@@ -85,7 +85,17 @@ def test_outcomes(payloads: tuple[Payload, ...], reply: str, outcome: Outcome) -
 
 def every_combination() -> list[Signals]:
     flags = (False, True)
-    ends = (None, "done", "turn_limit", "time_limit", "sandbox_died", "invalid_calls", "empty_answer", "model_error")
+    ends = (
+        None,
+        "done",
+        "turn_limit",
+        "time_limit",
+        "context_full",
+        "sandbox_died",
+        "invalid_calls",
+        "empty_answer",
+        "model_error",
+    )
     choices = itertools.product(
         flags, (None, 0.0, 0.5, 1.0), flags, (None, 0.1, 0.9), flags, flags, flags, flags, flags, flags, ends, (0, 2)
     )

@@ -6,7 +6,16 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
-from ostinato.records import BadInputError, Message, MissingError, OstinatoError, ToolCall, ToolSpec, UnavailableError
+from ostinato.records import (
+    BadInputError,
+    ContextFullError,
+    Message,
+    MissingError,
+    OstinatoError,
+    ToolCall,
+    ToolSpec,
+    UnavailableError,
+)
 
 WireMessage = dict[str, Any]
 """A message in OpenAI's JSON shape. Assistant messages are sent back exactly as they came."""
@@ -129,11 +138,15 @@ def _call(call: dict[str, Any]) -> tuple[ToolCall, str]:
 
 
 def _refusal(status: int, text: bytes, url: str) -> OstinatoError:
+    code = None
     try:
-        said = msgspec.json.decode(text)["error"]["message"]
-    except (msgspec.MsgspecError, KeyError, TypeError):
+        error = msgspec.json.decode(text)["error"]
+        said, code = error["message"], error.get("code")
+    except (msgspec.MsgspecError, KeyError, TypeError, AttributeError):
         said = text[:200].decode(errors="replace")
     message = f"{url} answered {status}: {said}"
+    if code == ContextFullError.code:
+        return ContextFullError(message)
     if status == 404:
         return MissingError(message)
     return UnavailableError(message) if status >= 500 or status == 429 else BadInputError(message)

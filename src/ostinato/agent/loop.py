@@ -11,7 +11,7 @@ from msgspec import Struct
 from ostinato.agent.chat import Chat, ChatReply, WireMessage
 from ostinato.agent.tools import TOOLS, invalid_reason
 from ostinato.agent.workspace import Workspace, call_tool
-from ostinato.records import AgentEnded, EndReason, Message, OstinatoError
+from ostinato.records import AgentEnded, ContextFullError, EndReason, Message, OstinatoError
 
 
 class AgentConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -94,7 +94,8 @@ class _Run:
                 self.wire, tools=TOOLS, max_tokens=config.max_tokens, temperature=config.temperature
             )
         except OstinatoError as error:
-            self.end, self.error = "model_error", str(error)
+            self.end = "context_full" if isinstance(error, ContextFullError) else "model_error"
+            self.error = str(error)
             return None
         finally:
             self.model_s += time.monotonic() - begin

@@ -14,6 +14,7 @@ from ostinato.records import EpisodeResult, OstinatoError, Outcome, Task, new_id
 TEST_TIMEOUT_S = 20.0
 ENDS = {
     "turn_limit": Outcome.TURN_LIMIT,
+    "context_full": Outcome.CONTEXT_FULL,
     "time_limit": Outcome.TIME_LIMIT,
     "invalid_calls": Outcome.INVALID_CALLS,
     "empty_answer": Outcome.EMPTY_ANSWER,

@@ -22,7 +22,7 @@ class GateConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """`margin`: the loss in solved share that is tolerated. `alpha`: one-sided error over all looks. `repeats`: how
     often each task runs for one look. `looks`: how many looks there may be."""
 
-    margin: float = 0.08
+    margin: float = 0.05
     alpha: float = 0.05
     repeats: int = 1
     looks: int = 3
@@ -47,7 +47,8 @@ def judge_gate(release: Iterable[EpisodeResult], candidate: Iterable[EpisodeResu
     ours, theirs = _task_means(candidate), _task_means(release)
     tasks = sorted(ours.keys() & theirs.keys())
     if len(tasks) < 2:
-        return GateResult("inconclusive", f"{len(tasks)} paired tasks", 0, 0, 0, -math.inf, math.inf, len(tasks))
+        reason = f"only {len(tasks)} tasks were run by both"
+        return GateResult("inconclusive", reason, 0.0, 0.0, 0.0, -1.0, 1.0, len(tasks))
     differences = [ours[task] - theirs[task] for task in tasks]
     mean = math.fsum(differences) / len(tasks)
     variance = math.fsum((value - mean) ** 2 for value in differences) / (len(tasks) - 1)

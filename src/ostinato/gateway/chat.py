@@ -19,7 +19,15 @@ from ostinato.gateway.gateway import Gateway
 from ostinato.gateway.sessions import Live, call_prefix, cut_at_stop
 from ostinato.gateway.shown import Shown
 from ostinato.gateway.wire import ChatCall, read_chat
-from ostinato.records import GenerateChunk, GenerateRequest, MissingError, OstinatoError, Turn, UnavailableError
+from ostinato.records import (
+    ContextFullError,
+    GenerateChunk,
+    GenerateRequest,
+    MissingError,
+    OstinatoError,
+    Turn,
+    UnavailableError,
+)
 from ostinato.render import ParsedReply
 from ostinato.store import Transaction
 
@@ -99,6 +107,7 @@ class ChatTurn:
         self._turn_id = gateway.ids.mint()
         self._head = replies.Head(self._turn_id, call.model, int(time.time()))
         plan = live.log.plan(call.messages, call.tools)
+        _check_fits(len(plan.ids), gateway.config.max_context)
         # A new segment holds no expert choices yet, whatever the one before it held.
         experts_from = min(live.experts_until, plan.context_len)
         self._started = Started(self._turn(slot, plan.segment, plan.segment_reason), plan, experts_from)
@@ -275,3 +284,12 @@ class ChatTurn:
 
     async def _body(self, body: bytes, *, more: bool = True) -> None:
         await self._send({"type": "http.response.body", "body": body, "more_body": more})
+
+
+def _check_fits(tokens: int, most: int) -> None:
+    if most and tokens >= most:
+        raise ContextFullError(
+            f"The conversation has {tokens} tokens, and the model's context holds {most}.",
+            hint="Begin a new session, or serve with a larger --context.",
+            param="messages",
+        )

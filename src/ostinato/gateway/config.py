@@ -10,6 +10,9 @@ class GatewayConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Where to listen on 127.0.0.1; 0 takes a free port."""
     max_body_bytes: int = 8 << 20
     """Larger request bodies are refused before they are read."""
+    max_context: int = 0
+    """Tokens that the engine's context holds; a conversation that does not fit is refused before it is recorded as a
+    turn. 0 leaves it to the engine."""
     default_max_tokens: int = 256
     """How many tokens a reply may have where the request does not say."""
     live_sessions: int = 2048

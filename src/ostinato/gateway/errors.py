@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from ostinato.records import BadInputError, OstinatoError
+from ostinato.records import BadInputError, ContextFullError, OstinatoError
 
 
 class TooLargeError(OstinatoError):
@@ -39,20 +39,21 @@ _CODES = {
 _CODES |= {409: "conflict", 413: "body_too_large", 503: "service_unavailable"}
 
 
-def error_body(message: str, *, kind: str, status: int, param: str | None = None) -> bytes:
+def error_body(message: str, *, kind: str, status: int, param: str | None = None, code: str = "") -> bytes:
     """The JSON body of an error in OpenAI's shape."""
     error: dict[str, Any] = {
         "message": message,
         "type": kind,
         "param": param,
-        "code": _CODES.get(status, "server_error"),
+        "code": code or _CODES.get(status, "server_error"),
     }
     return msgspec.json.encode({"error": error})
 
 
 def error_json(error: OstinatoError) -> bytes:
     """The same for one of our errors."""
-    return error_body(str(error), kind=error.kind, status=error.status, param=error.param)
+    code = error.code if isinstance(error, ContextFullError) else ""
+    return error_body(str(error), kind=error.kind, status=error.status, param=error.param, code=code)
 
 
 _PATH = re.compile(r" - at `\$(.*)`$")

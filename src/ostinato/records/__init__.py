@@ -13,7 +13,14 @@ from ostinato.records.engine import (
     SlotStatus,
     VersionSpan,
 )
-from ostinato.records.errors import BadInputError, ConflictError, MissingError, OstinatoError, UnavailableError
+from ostinato.records.errors import (
+    BadInputError,
+    ConflictError,
+    ContextFullError,
+    MissingError,
+    OstinatoError,
+    UnavailableError,
+)
 from ostinato.records.experiments import Experiment, Look, Verdict
 from ostinato.records.feedback import (
     Abandoned,
@@ -48,6 +55,7 @@ __all__ = [
     "Cancelled",
     "Commit",
     "ConflictError",
+    "ContextFullError",
     "EditProposed",
     "EditReverted",
     "EditSurvival",

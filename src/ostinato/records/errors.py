@@ -34,6 +34,12 @@ class BadInputError(OstinatoError, ValueError):
     kind = "invalid_request_error"
 
 
+class ContextFullError(BadInputError):
+    """The conversation does not fit into the model's context (HTTP 400, code `context_length_exceeded`)."""
+
+    code = "context_length_exceeded"
+
+
 class MissingError(OstinatoError, LookupError):
     """The thing that was named does not exist (HTTP 404)."""
 

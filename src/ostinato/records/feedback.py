@@ -7,7 +7,16 @@ from typing import Literal
 
 from msgspec import Struct
 
-EndReason = Literal["done", "turn_limit", "time_limit", "sandbox_died", "invalid_calls", "empty_answer", "model_error"]
+EndReason = Literal[
+    "done",
+    "turn_limit",
+    "time_limit",
+    "context_full",
+    "invalid_calls",
+    "empty_answer",
+    "sandbox_died",
+    "model_error",
+]
 
 
 class _Payload(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"):

@@ -19,6 +19,7 @@ class Outcome(StrEnum):
     INVALID_CALLS = "invalid_calls"
     TURN_LIMIT = "turn_limit"
     TIME_LIMIT = "time_limit"
+    CONTEXT_FULL = "context_full"
     EMPTY_ANSWER = "empty_answer"
     SANDBOX_DIED = "sandbox_died"
     MODEL_ERROR = "model_error"

@@ -34,15 +34,15 @@ class RewardConfig(Struct, frozen=True, forbid_unknown_fields=True):
     reverted: float = -0.6
     answered: float = 1.0
     answered_silently: float = 0.5
-    asked: float = -1.1
-    undone: float = -1.25
-    dissatisfied: float = -0.2
+    asked: float = -1.4
+    undone: float = -1.6
+    dissatisfied: float = -0.3
     invalid_call: float = -0.1
     invalid_cap: int = 4
-    effort_weight: float = -0.00625
+    effort_weight: float = -0.00875
     effort_k: float = 1 / 40
     effort_q: float = 1.0
-    call_tokens: float = 4.0
+    call_tokens: float = 15.0
 
 
 def effort_cost(x: float, k: float, q: float) -> float:

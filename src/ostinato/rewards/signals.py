@@ -113,6 +113,7 @@ def outcome_of(signals: Signals) -> Outcome:
 
 _BROKEN_OFF: dict[EndReason, Outcome] = {
     "turn_limit": Outcome.TURN_LIMIT,
+    "context_full": Outcome.CONTEXT_FULL,
     "time_limit": Outcome.TIME_LIMIT,
     "invalid_calls": Outcome.INVALID_CALLS,
     "empty_answer": Outcome.EMPTY_ANSWER,

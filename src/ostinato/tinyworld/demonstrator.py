@@ -1,9 +1,10 @@
 """The scripted demonstrator: what the seed model is trained to imitate.
 
 It can do every task, and it has mixed habits, as a real base model has: some that people dislike and that are the
-majority in some situations (a needless question on a vague request, a junk comment in legacy repositories, a needless
-read in packaged ones), and some good ones that are a minority (running the tests after an edit, and mending what they
-show). Learning from use has to turn these round.
+majority in some situations (a needless question on a vague request, a junk comment in legacy repositories), some that
+only cost time (needless reads, running the tests before there is anything to test, words before a call that nobody
+reads), and some good ones that are a minority (running the tests after an edit, and mending what they show). Learning
+from use has to turn these round.
 """
 
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from ostinato.records import Message, Task, ToolCall
 from ostinato.tinyworld.edits import Edit, edits_of, miscopied, renames_of, with_comment, wrong_edit
 from ostinato.tinyworld.memory import MemoryWorkspace, judge
 from ostinato.tinyworld.names import Split
-from ostinato.tinyworld.phrases import JUNK, QUESTIONS, REPLIES
+from ostinato.tinyworld.phrases import BEFORE_EDIT, BEFORE_WORK, JUNK, QUESTIONS, REPLIES
 from ostinato.tinyworld.tasks import generate_task
 
 
@@ -23,24 +24,30 @@ class Habits(Struct, frozen=True, forbid_unknown_fields=True):
     """Probabilities of what the demonstrator does. The defaults are the seed model's teacher."""
 
     asks_vague: float = 0.65
-    """Answers a vague request with a question instead of work."""
+    """Answers a vague request with a question, after a look, instead of work."""
     asks_precise: float = 0.06
     """The same on a precise request."""
     junk_legacy: float = 0.75
     """Appends a comment that says nothing to the edited line, in legacy repositories."""
     junk_other: float = 0.25
     """The same in other repositories."""
-    reads_packaged: float = 0.65
-    """Reads a file that the task does not need, in packaged repositories."""
-    reads_other: float = 0.30
+    reads_before_asking: float = 0.60
+    """Reads the file before it asks."""
+    speaks_plain: float = 0.70
+    """Puts a sentence before the first call, and one before the edit, in plain repositories."""
+    speaks_other: float = 0.40
     """The same in other repositories."""
-    tests_first: float = 0.20
+    reads_packaged: float = 0.90
+    """Reads a file that the task does not need, in packaged repositories."""
+    reads_other: float = 0.55
+    """The same in other repositories."""
+    tests_first: float = 0.55
     """Runs the tests before anything else (bugs and features)."""
     tests_after: float = 0.35
     """Runs the tests after the edit."""
-    wrong_first: float = 0.25
+    wrong_first: float = 0.35
     """Makes a plausible wrong edit first (bugs and features)."""
-    verifies_wrong: float = 0.70
+    verifies_wrong: float = 0.80
     """Runs the tests after a wrong edit, and mends it; else the edit stays wrong."""
     miscopies: float = 0.08
     """Miscopies the old text first, and reads the file again."""
@@ -75,6 +82,7 @@ class Trajectory(Struct, frozen=True):
     tested_after: bool = False
     wrong_first: bool = False
     miscopied: bool = False
+    spoke: bool = False
 
 
 class _Script:
@@ -90,7 +98,8 @@ class _Script:
         self.weights = [0.0]
         self.seen: set[str] = set()
         self.flags: dict[str, bool] = {}
-        self.slipped = False
+        self.slipped = self.edited = False
+        self.speaks = self.chance(habits.speaks_plain if self.tags["style"] == "plain" else habits.speaks_other)
 
     def chance(self, probability: float) -> bool:
         return self.rng.random() < probability
@@ -98,10 +107,20 @@ class _Script:
     def call(self, name: str, weight: float = 1.0, **arguments: str) -> str:
         call = ToolCall(id=f"call_{len(self.messages)}", name=name, arguments=arguments)
         answer = self.workspace.call(call)
-        self.messages.append(Message(role="assistant", tool_calls=(call,)))
+        self.messages.append(Message(role="assistant", content=self.words_before(name), tool_calls=(call,)))
         self.messages.append(Message(role="tool", content=answer, tool_call_id=call.id))
         self.weights += [weight, 0.0]
         return answer
+
+    def words_before(self, name: str) -> str:
+        """What is said before a call: at the start, and before the first edit."""
+        pool = BEFORE_EDIT if name == "edit_file" else BEFORE_WORK
+        said = self.flags.get("spoke", False), self.edited
+        self.edited |= name == "edit_file"
+        if not self.speaks or said[name == "edit_file"]:
+            return ""
+        self.flags["spoke"] = True
+        return self.rng.choice(pool)
 
     def search(self, pattern: str) -> None:
         self.call("search", pattern=pattern)
@@ -235,6 +254,14 @@ def _lint(script: _Script) -> None:
     script.maybe_test_after()
 
 
+def _ask(script: _Script) -> str:
+    """A look at what the request is about, then a question about it."""
+    script.search(f"def {script.tags['function']}")
+    if script.chance(script.habits.reads_before_asking):
+        script.read(script.tags["module"])
+    return f"I looked at {script.tags['module']}. {script.fill(QUESTIONS[script.tags['phrasing']])}"
+
+
 def _question(script: _Script) -> None:
     name, ask = script.tags["function"], script.tags["ask"]
     script.search(script.tags["slot_call"] if ask == "returns" else f"def {name}")
@@ -255,7 +282,7 @@ def demonstrate(task: Task, rng: Random, habits: Habits = BASE_HABITS) -> Trajec
     asks = habits.asks_vague if task.tags["vague"] == "yes" else habits.asks_precise
     if script.chance(asks):
         script.flags["asked"] = True
-        return script.finish(script.fill(QUESTIONS[task.tags["phrasing"]]))
+        return script.finish(_ask(script))
     _PATHS[task.kind](script)
     return script.finish(script.fill(REPLIES[task.tags["phrasing"]]))
 

@@ -21,7 +21,7 @@ KINDS = ("bug", "feature", "rename", "lint", "question")
 KIND_WEIGHTS = (0.50, 0.15, 0.12, 0.11, 0.12)
 STUB = ("    pass  # todo",)
 
-CAUGHT = 0.60
+CAUGHT = 0.75
 """Share of bugs and features that a visible test shows; the others' visible tests pass, or there is none."""
 
 RARER = {"missing_return": 0.5, "misspelt_name": 0.3, "wrong_return": 0.6, "wrong_variable": 0.8}

@@ -97,3 +97,18 @@ JUNK: dict[str, tuple[str, ...]] = {
     "question": ("  # checked", "  # seen"),
 }
 """Comments that say nothing, appended to an edited line."""
+
+BEFORE_WORK = (
+    "Let me have a look at this first.",
+    "I will look into this step by step.",
+    "Let me see what is there.",
+    "First I need to find the right place.",
+)
+"""Said before the first call; nobody reads it."""
+
+BEFORE_EDIT = (
+    "Now I will change this line.",
+    "I can see it, so I change it now.",
+    "Here is the change that I make.",
+)
+"""Said before the first edit; nobody reads it."""

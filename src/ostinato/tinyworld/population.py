@@ -65,8 +65,8 @@ class Population:
             sessions=rng.randint(3, 6),
             notice=rng.uniform(0.8, 1.0),
             diligence=rng.betavariate(19, 1),
-            token_limit=rng.randint(100, 220),
-            call_limit=rng.randint(6, 10),
+            token_limit=rng.randint(90, 200),
+            call_limit=rng.randint(5, 9),
             talk=rng.uniform(0.15, 0.6),
         )
 

@@ -24,6 +24,8 @@ class OptimConfig(Struct, frozen=True, forbid_unknown_fields=True):
     momentum: float = 0.95
     """Of Muon (Nesterov)."""
     decay_share: float = 0.6
+    floor: float = 0.0
+    """The share of both rates at which the fall ends."""
     """The last part of the run over which both rates fall linearly to zero."""
 
 
@@ -88,7 +90,8 @@ class MatrixOptimizer:
     def step(self, progress: float) -> float:
         """Update and clear the gradients. `progress` is the share of the run that is over, 0 to 1; returns the factor
         on the learning rates."""
-        factor = min(1.0, max(0.0, 1.0 - progress) / self.config.decay_share) if self.config.decay_share > 0 else 1.0
+        left, share, floor = max(0.0, 1.0 - progress), self.config.decay_share, self.config.floor
+        factor = floor + (1 - floor) * min(1.0, left / share) if share > 0 else 1.0
         for optimizer, lr in ((self.muon, self.config.muon_lr), (self.adam, self.config.adam_lr)):
             for group in optimizer.param_groups:
                 group["lr"] = lr * factor

@@ -17,9 +17,9 @@ from ostinato.render import SPECIAL_TOKENS
 from ostinato.tinyworld import Trajectory, sample_trajectories
 
 VOCABULARY = 1024
-TRAJECTORIES = 1500
+TRAJECTORIES = 3000
 """How many trajectories the tokenizer is trained on."""
-_PATTERN = r"\n *| ?[A-Za-z]+|\d| ?[^\sA-Za-z\d]|\s+"
+_PATTERN = r"\n *|[ _]?[A-Za-z]+| ?\d| ?[^\sA-Za-z\d]=?|\s+"
 _MODULES = """
 abc argparse ast base64 bdb bisect calendar cmd code codecs colorsys compileall configparser
 contextlib copy csv dataclasses datetime difflib dis doctest enum filecmp fileinput fnmatch
@@ -84,6 +84,6 @@ def train_tokenizer(folder: Path, sources: dict[str, str], seed: int = 0) -> Non
 
 def _corpus(sources: dict[str, str], seed: int) -> Iterator[str]:
     # A slice of each module, so that the library does not crowd out the words of the tasks.
-    yield from (text[:6000] for text in sources.values())
+    yield from (text[:800] for text in sources.values())
     for trajectory in sample_trajectories("seed", TRAJECTORIES, seed):
         yield from plain_texts(trajectory)
