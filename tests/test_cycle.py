@@ -65,7 +65,10 @@ class World:
         self.calls: list[str] = []
         self.number = 0
 
-    async def train(self, parent: str, run: str, *, damaged: bool) -> dict[str, Any]:
+    async def train(
+        self, parent: str, run: str, progress: Callable[[int, int], None], *, damaged: bool
+    ) -> dict[str, Any]:
+        progress(1, 1)
         assert damaged == run.endswith("damaged")
         self.calls.append(f"train {parent} {run}")
         return {"version": f"v-{run}", "trained": [], "steps": 1, "stats": {"mismatch_tokens": 0.0}}

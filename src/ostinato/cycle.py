@@ -54,7 +54,9 @@ class Watcher(Protocol):
 class Hands(Protocol):
     """What the controller makes happen in other processes."""
 
-    async def train(self, parent: str, run: str, *, damaged: bool) -> dict[str, Any]:
+    async def train(
+        self, parent: str, run: str, progress: Callable[[int, int], None], *, damaged: bool
+    ) -> dict[str, Any]:
         """Train a candidate from `parent` on what has been collected; the trainer's result. The same `run` again gives
         the same result."""
         ...
@@ -221,18 +223,18 @@ class Controller:
 
     async def _trained(self, state: CycleState, *, damaged: bool) -> str:
         """Train, and the version that came of it."""
-        self.watcher.phase(state.number, "train", 0, 1, "sign-flipped rewards" if damaged else "")
-        run = f"cycle-{state.number}{'-damaged' if damaged else ''}"
-        result: dict[str, Any] = await self._while_settling(self.hands.train(state.parent, run, damaged=damaged))
-        stats = result["stats"]
-        gap = (
-            f"{stats['mismatch_mean_abs']:.1e}"
-            if stats["mismatch_tokens"]
-            else "not measured (no tokens of the parent)"
+        note, run = (
+            ("sign-flipped rewards", f"cycle-{state.number}-damaged") if damaged else ("", f"cycle-{state.number}")
         )
-        note = f"{len(result['trained'])} sessions in {result['steps']} steps; engine against trainer: {gap}"
-        self.watcher.said(f"cycle {state.number}: trained on {note}")
-        self.watcher.phase(state.number, "train", 1, 1, note)
+
+        def progress(done: int, total: int) -> None:
+            self.watcher.phase(state.number, "train", done, total, note)
+
+        progress(0, 1)
+        work = self.hands.train(state.parent, run, progress, damaged=damaged)
+        result: dict[str, Any] = await self._while_settling(work)
+        sentence = f"{len(result['trained'])} sessions in {result['steps']} steps; {_mismatch(result['stats'])}"
+        self.watcher.said(f"cycle {state.number}: trained on {sentence}")
         return str(result["version"])
 
     async def _while_settling(self, work: Awaitable[Any]) -> Any:
@@ -285,3 +287,10 @@ class Controller:
         goes_on = not promoted and not harmful and state.unpromoted == 0
         parent = state.candidate if promoted or goes_on else self.release
         return CycleState(number=state.number + 1, stage=stage, parent=parent, unpromoted=int(goes_on))
+
+
+def _mismatch(stats: dict[str, float]) -> str:
+    """How far the engine's recorded log-probabilities are from the trainer's, in words."""
+    if not stats["mismatch_tokens"]:
+        return "engine against trainer not measured (no tokens of the parent itself)"
+    return f"engine against trainer {stats['mismatch_mean_abs']:.1e} in log-probability"

@@ -170,14 +170,18 @@ class ServiceHands:
         self._http = http
         self._engine = EngineClient(services.addresses.engine)
 
-    async def train(self, parent: str, run: str, *, damaged: bool) -> dict[str, Any]:
+    async def train(
+        self, parent: str, run: str, progress: Callable[[int, int], None], *, damaged: bool
+    ) -> dict[str, Any]:
         """See `cycle.Hands.train`."""
         dials = self._config.training
         arguments = ["train", "rl", "--parent", parent, "--run", run, "--limit", str(dials.most_sessions)]
         arguments += ["--learning-rate", str(dials.learning_rate), "--epochs", str(dials.epochs)]
         arguments += ["--threads", str(dials.threads)]
         arguments += ["--flip-rewards"] if damaged else []
-        return await self._command("trainer", arguments, threads=dials.threads)
+        return await self._command(
+            "trainer", arguments, threads=dials.threads, on_line=lambda line: progress(line["done"], line["total"])
+        )
 
     async def evaluate(self, candidate: str, release: str, progress: Callable[[int, int], None]) -> GateResult:
         """See `cycle.Hands.evaluate`."""

@@ -174,11 +174,11 @@ def test_the_command_settles_every_session(
     fill(tmp_path, draw(published.weights, published.version, 2, low, seed=1), temperature=0.7)
     arguments = ["--data", str(tmp_path), "--parent", published.version, "--run", "r1", "--threads", "1"]
     main([*arguments[:4], "--flip-rewards"])
-    damaged = json.loads(capsys.readouterr().out)
+    damaged = json.loads(capsys.readouterr().out.splitlines()[-1])
     with Ledger.open(tmp_path) as ledger:
         assert ledger.accounts().open == 50, "a run on flipped rewards leaves the sessions as they are"
     main(arguments)
-    printed = json.loads(capsys.readouterr().out)
+    printed = json.loads(capsys.readouterr().out.splitlines()[-1])
     with Ledger.open(tmp_path) as ledger:
         accounts = ledger.accounts()
         assert accounts.balanced and accounts.open == 0
@@ -187,7 +187,7 @@ def test_the_command_settles_every_session(
         assert "temperature 0.7" in ledger.fates(Fate.FILTERED)[0].reason
         assert {version.version for version in ledger.versions()} == {damaged["version"], printed["version"]}
     main(arguments)
-    assert json.loads(capsys.readouterr().out) == printed
+    assert json.loads(capsys.readouterr().out.splitlines()[-1]) == printed
     with pytest.raises(SystemExit):
         main(arguments[:4])
     assert "0 sessions are too few" in capsys.readouterr().err
@@ -198,12 +198,12 @@ def test_a_killed_run_can_be_run_again(published: Any, draw: Any, tmp_path: Path
     fill(tmp_path, draw(published.weights, published.version, 96, low))
     arguments = ["--data", str(tmp_path), "--parent", published.version, "--batch-sessions", "2", "--threads", "1"]
     with subprocess.Popen(
-        [sys.executable, "-m", "ostinato.trainer.rl", *arguments], stderr=subprocess.PIPE, text=True, env=os.environ
+        [sys.executable, "-m", "ostinato.trainer.rl", *arguments], stdout=subprocess.PIPE, text=True, env=os.environ
     ) as process:
-        assert process.stderr is not None
-        first = json.loads(process.stderr.readline())
+        assert process.stdout is not None
+        first = json.loads(process.stdout.readline())
         process.kill()
-    assert first["step"] == 1 and first["of"] == 48
+    assert first["done"] == 1 and first["total"] == 48
     with Ledger.open(tmp_path) as ledger:
         assert ledger.accounts().open in (0, 96)
     done = train_from_ledger(tmp_path, published.version, FAST, limit=1000, run_id="again", quiet=True)

@@ -13,8 +13,8 @@ from ostinato.trainer.rl_train import RLConfig
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train on the rewarded sessions of a data folder and publish a child of PARENT. One JSON line on standard output
-    is the result; one for each step goes to standard error."""
+    """Train on the rewarded sessions of a data folder and publish a child of PARENT. One JSON line for each
+    step goes to standard output; the last line is the result."""
     defaults = RLConfig()
     parser = argparse.ArgumentParser(prog="python -m ostinato.trainer.rl", description=main.__doc__)
     parser.add_argument("--data", type=Path, required=True, help="the data folder")

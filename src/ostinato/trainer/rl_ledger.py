@@ -110,6 +110,6 @@ def _settle(tx: Transaction, ledger: Ledger, result: RLResult) -> None:
 
 
 def _tell(step: int, steps: int, stats: StepStats) -> None:
-    line = {"step": step, "of": steps, "at": time.time(), **stats._asdict()}
-    sys.stderr.write(json.dumps(line) + "\n")
-    sys.stderr.flush()
+    line = {"done": step, "total": steps, "at": time.time(), **stats._asdict()}
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
