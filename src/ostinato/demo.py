@@ -25,6 +25,8 @@ from ostinato.view import Screen, version_table
 from ostinato.weights import WeightStore
 
 FIGURES_EVERY_S = 5.0
+BEHIND_TRAINING = 5
+"""Niceness of serving and persons: one machine does everything, and a training step should not wait for them."""
 NOTE = (
     "Simulated persons used the seed model in compressed time: one second stood for one minute. They are clients over "
     "HTTP like any other; nothing in the loop knows that they are simulated."
@@ -73,7 +75,8 @@ async def _run(data: Path, ledger: Ledger, config: CycleConfig, demo: DemoConfig
     weights = WeightStore(data / "weights")
     release = first_release(ledger, weights, demo.model)
     running = ledger.running_experiment()
-    services = await asyncio.to_thread(Services, data, release, candidate=running.candidate if running else "")
+    candidate = running.candidate if running else ""
+    services = await asyncio.to_thread(Services, data, release, candidate=candidate, niceness=BEHIND_TRAINING)
     try:
         people = _people(services, ledger, demo)
         screen.follow(people.stdout)
@@ -107,7 +110,7 @@ def _people(services: Services, ledger: Ledger, demo: DemoConfig) -> Process:
     arguments = ["tinyworld", "persons", "--gateway", where.gateway, "--envs", where.envs]
     arguments += ["--persons", str(demo.persons), "--concurrency", str(demo.concurrency), "--seed", str(demo.seed)]
     arguments += ["--start", str(len(ledger.sessions("live")))]
-    return services.start("persons", arguments, niceness=1)
+    return services.start("persons", arguments, niceness=BEHIND_TRAINING)
 
 
 async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None], side: Coroutine[Any, Any, None]) -> None:

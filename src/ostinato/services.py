@@ -89,7 +89,8 @@ class Services:
     """Engine, gateway and environment server of one data folder, as child processes.
 
     `candidate` is the version that a running experiment's other arm meets; it is in its slot before anybody comes.
-    `context` is the number of tokens that a conversation may have, at most what the model was made for."""
+    `context` is the number of tokens that a conversation may have, at most what the model was made for.
+    A `niceness` above 0 lets a trainer on the same cores go first."""
 
     def __init__(
         self,
@@ -100,6 +101,7 @@ class Services:
         port: int = 0,
         engine_threads: int = 1,
         context: int = SEED_CONTEXT,
+        niceness: int = 0,
     ) -> None:
         self.data = data
         self.logs = data / "runs" / "logs"
@@ -111,11 +113,12 @@ class Services:
             _check_isolation()
             slots = ["--slot", f"release={release}", *(["--slot", f"candidate={candidate}"] if candidate else [])]
             fits = ["--context", str(_context(WeightStore(data / "weights").frame(release), context))]
-            engine = self.start("engine", ["engine", *slots, *fits], threads=engine_threads)
-            envs = self.start("envs", ["envs"])
+            engine = self.start("engine", ["engine", *slots, *fits], threads=engine_threads, niceness=niceness)
+            envs = self.start("envs", ["envs"], niceness=niceness)
             engine_url = _url(self._taken(engine, release))
             self._put_first(release)
-            gateway = self.start("gateway", ["gateway", "--engine", engine_url, "--port", str(port), *fits])
+            door = ["gateway", "--engine", engine_url, "--port", str(port), *fits]
+            gateway = self.start("gateway", door, niceness=niceness)
             self.addresses = Addresses(engine_url, _url(gateway.ready()), _url(envs.ready()))
             self._claim.say(f"process {os.getpid()}, which serves at {self.addresses.gateway}/v1")
         except BaseException:

@@ -34,15 +34,15 @@ class RewardConfig(Struct, frozen=True, forbid_unknown_fields=True):
     reverted: float = -0.6
     answered: float = 1.0
     answered_silently: float = 0.5
-    asked: float = -1.4
-    undone: float = -1.6
+    asked: float = -1.8
+    undone: float = -2.0
     dissatisfied: float = -0.3
     invalid_call: float = -0.1
     invalid_cap: int = 4
-    effort_weight: float = -0.00875
+    effort_weight: float = -0.004
     effort_k: float = 1 / 40
-    effort_q: float = 1.0
-    call_tokens: float = 15.0
+    effort_q: float = 0.0
+    call_tokens: float = 8.0
 
 
 def effort_cost(x: float, k: float, q: float) -> float:
