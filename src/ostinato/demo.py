@@ -25,7 +25,7 @@ from ostinato.view import Screen, version_table
 from ostinato.weights import WeightStore
 
 FIGURES_EVERY_S = 5.0
-BEHIND_TRAINING = 5
+BEHIND_TRAINING = 10
 """Niceness of serving and persons: one machine does everything, and a training step should not wait for them."""
 NOTE = (
     "Simulated persons used the seed model in compressed time: one second stood for one minute. They are clients over "

@@ -56,6 +56,8 @@ class Process:
                 env=environment,
                 start_new_session=True,
             )
+        if niceness:
+            _make_group_nice(self.child.pid, niceness)
 
     @property
     def stdout(self) -> IO[str]:
@@ -122,6 +124,15 @@ class Process:
             return UnavailableError(f"{self.name} {what}: {words}", hint=f"Next: less {self.log}")
         hint = next((line.strip() for line in lines[told + 1 :] if line.startswith("  ")), f"Next: less {self.log}")
         return UnavailableError(f"{self.name} {what}: {lines[told].removeprefix(ERROR)}", hint=hint)
+
+
+def _make_group_nice(pid: int, niceness: int) -> None:
+    """Where Linux shares time between sessions first (autogroup), a process's own niceness counts only within its
+    session, so the session gets it too. Elsewhere there is nothing to set."""
+    group = Path(f"/proc/{pid}/autogroup")
+    if group.exists():
+        with contextlib.suppress(OSError):  # the process may be gone already
+            group.write_text(str(niceness))
 
 
 def end_all(processes: list[Process]) -> None:
