@@ -156,7 +156,8 @@ def test_a_nice_child_is_nice_as_a_session(tmp_path: Path) -> None:
     """Linux shares time between sessions before it looks at processes: both give way."""
     child = Process("doctor", ["doctor"], tmp_path, niceness=7)
     try:
-        assert os.getpriority(os.PRIO_PROCESS, child.child.pid) in (0, 7)  # 0 until `nice` has set it
+        mine = os.getpriority(os.PRIO_PROCESS, 0)
+        assert os.getpriority(os.PRIO_PROCESS, child.child.pid) in (mine, min(mine + 7, 19))  # `nice` may not have run
         group = Path(f"/proc/{child.child.pid}/autogroup")
         if group.exists():
             assert group.read_text().split()[-1] == "7"
