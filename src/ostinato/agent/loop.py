@@ -23,7 +23,7 @@ class AgentConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     system_prompt: str = ""
     temperature: float = 1.0
-    max_turns: int = 12
+    max_turns: int = 9
     max_tokens: int = 96
     max_invalid: int = 4
     time_limit_s: float = 300.0
