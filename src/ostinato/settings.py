@@ -23,7 +23,7 @@ class TrainingDials(Struct, frozen=True, forbid_unknown_fields=True):
     learning_rate: float = 2e-4
     epochs: int = 2
     threads: int = 2
-    most_sessions: int = 1500
+    most_sessions: int = 2500
 
 
 class CycleConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -35,7 +35,7 @@ class CycleConfig(Struct, frozen=True, forbid_unknown_fields=True):
     damaged_cycle: in this cycle a damaged candidate is offered first, to show that the gate refuses it (0: none)."""
 
     cycles: int = 4
-    first_sessions: int = 1200
+    first_sessions: int = 1800
     sessions: int = 900
     bench_tasks: int = 250
     bench_concurrency: int = 16

@@ -35,8 +35,8 @@ class ExperimentConfig(Struct, frozen=True, forbid_unknown_fields=True):
     intervals are tightest, `horizon` sessions at which an experiment ends undecided, `alpha` the one-sided error."""
 
     burn_in: int = 60
-    planned: int = 400
-    horizon: int = 1200
+    planned: int = 600
+    horizon: int = 2000
     alpha: float = 0.05
 
 
