@@ -26,7 +26,7 @@ class Metric(Struct, frozen=True):
 METRICS: tuple[Metric, ...] = (
     Metric("persistence", "higher", 0.05),
     Metric("dissatisfied", "lower", 0.05),
-    Metric("tokens", "lower", 0.10, relative=True),
+    Metric("tokens", "lower", 0.20, relative=True),
 )
 
 
