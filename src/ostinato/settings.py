@@ -23,7 +23,7 @@ class TrainingDials(Struct, frozen=True, forbid_unknown_fields=True):
     learning_rate: float = 2e-4
     epochs: int = 2
     threads: int = 2
-    most_sessions: int = 2500
+    most_sessions: int = 1600
 
 
 class CycleConfig(Struct, frozen=True, forbid_unknown_fields=True):
