@@ -3,6 +3,7 @@
 The other processes are scripted; the ledger and the statistics are real.
 """
 
+import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -233,3 +234,23 @@ async def test_held_out_persons_are_never_left_for_training(ledger: Ledger) -> N
     accounts = ledger.accounts()
     assert accounts.balanced
     assert accounts.fates["held_out"] > 0
+
+
+async def test_work_of_another_process_is_let_go_when_the_controller_stops(ledger: Ledger) -> None:
+    """Ctrl-C during training: nothing is left that could fail later, unheard."""
+    world, let_go = World(ledger, [], {"control": 0.5}), asyncio.Event()
+
+    async def for_ever() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            let_go.set()
+
+    reader: ChatFormat = Replies()  # type: ignore[assignment]
+    async with EnvClient("http://127.0.0.1:9") as envs:
+        controller = Controller(ledger, Distiller(ledger, reader), envs, world, CONFIG, Quiet())
+        waiting = asyncio.create_task(controller._while_settling(for_ever()))
+        await asyncio.sleep(0.2)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    await asyncio.wait_for(let_go.wait(), 10)

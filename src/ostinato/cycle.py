@@ -240,10 +240,13 @@ class Controller:
     async def _while_settling(self, work: Awaitable[Any]) -> Any:
         """Wait for work of another process; meanwhile sessions go on and are settled."""
         task = asyncio.ensure_future(work)
-        while not task.done():
-            await self.settle()
-            await asyncio.wait({task}, timeout=POLL_S)
-        return task.result()
+        try:
+            while not task.done():
+                await self.settle()
+                await asyncio.wait({task}, timeout=POLL_S)
+            return task.result()
+        finally:
+            task.cancel()  # of no effect on work that is done
 
     async def _pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
