@@ -124,7 +124,7 @@ class Controller:
             self.watcher.phase(state.number, "collect", ready, wanted, f"{bench} bench tasks")
             if ready >= wanted and bench >= min(config.bench_tasks, 20):
                 break
-            await self._pause(POLL_S)
+            await asyncio.sleep(POLL_S)
         damage = state.number == config.damaged_cycle
         return msgspec.structs.replace(
             state, stage="damage" if damage else "train", parent=state.parent or self.release
@@ -185,7 +185,7 @@ class Controller:
             )
             if decision.verdict != "running":
                 break
-            await self._pause(LOOK_S)
+            await asyncio.sleep(LOOK_S)
         live = {
             f"{name}.{key}": float(getattr(interval, key))
             for name, interval in decision.intervals.items()
@@ -247,9 +247,6 @@ class Controller:
             return task.result()
         finally:
             task.cancel()  # of no effect on work that is done
-
-    async def _pause(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
 
     def _look(self, experiment: Experiment) -> Decision:
         """Compare the arms on sessions that began in the experiment, and keep the figures."""

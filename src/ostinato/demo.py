@@ -74,13 +74,13 @@ async def _run(data: Path, ledger: Ledger, config: CycleConfig, demo: DemoConfig
         loop.add_signal_handler(number, stop.set)
     weights = WeightStore(data / "weights")
     release = first_release(ledger, weights, demo.model)
+    distiller = Distiller(ledger, format_for(weights.frame(release)), config.distil)
     running = ledger.running_experiment()
     candidate = running.candidate if running else ""
     services = await asyncio.to_thread(Services, data, release, candidate=candidate, niceness=BEHIND_TRAINING)
     try:
         people = _people(services, ledger, demo)
         screen.follow(people.stdout)
-        distiller = Distiller(ledger, format_for(weights.frame(release)), config.distil)
         async with EnvClient(services.addresses.envs) as envs, aiohttp.ClientSession() as http:
             hands = ServiceHands(services, config, http)
             controller = Controller(ledger, distiller, envs, hands, config, screen)
