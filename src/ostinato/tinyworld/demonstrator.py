@@ -2,8 +2,8 @@
 
 It can do every task, and it has mixed habits, as a real base model has: some that people dislike and that are the
 majority in some situations (a needless question on a vague request, a junk comment in legacy repositories), some that
-only cost time (needless reads, running the tests before there is anything to test, words before a call that nobody
-reads), and some good ones that are a minority (running the tests after an edit, and mending what they show). Learning
+only cost time (needless reads, running the tests before there is anything to test, reading back what was just written,
+words before a call and after the work that nobody reads), and some good ones that are a minority (running the tests after an edit, and mending what they show). Learning
 from use has to turn these round.
 """
 
@@ -16,7 +16,15 @@ from ostinato.records import Message, Task, ToolCall
 from ostinato.tinyworld.edits import Edit, edits_of, miscopied, renames_of, with_comment, wrong_edit
 from ostinato.tinyworld.memory import MemoryWorkspace, judge
 from ostinato.tinyworld.names import Split
-from ostinato.tinyworld.phrases import BEFORE_EDIT, BEFORE_WORK, JUNK, QUESTIONS, REPLIES
+from ostinato.tinyworld.phrases import (
+    BEFORE_EDIT,
+    BEFORE_QUESTION,
+    BEFORE_WORK,
+    JUNK,
+    QUESTIONS,
+    REPLIES,
+    SUMMARIES,
+)
 from ostinato.tinyworld.tasks import generate_task
 
 
@@ -24,25 +32,31 @@ class Habits(Struct, frozen=True, forbid_unknown_fields=True):
     """Probabilities of what the demonstrator does. The defaults are the seed model's teacher."""
 
     asks_vague: float = 0.65
-    """Answers a vague request with a question, after a look, instead of work."""
+    """Answers a vague request with a question, after a long look, instead of work."""
     asks_precise: float = 0.06
     """The same on a precise request."""
     junk_legacy: float = 0.75
     """Appends a comment that says nothing to the edited line, in legacy repositories."""
     junk_other: float = 0.25
     """The same in other repositories."""
-    reads_before_asking: float = 0.60
+    reads_before_asking: float = 0.90
     """Reads the file before it asks."""
-    speaks_plain: float = 0.70
+    speaks_plain: float = 0.80
     """Puts a sentence before the first call, and one before the edit, in plain repositories."""
-    speaks_other: float = 0.40
+    speaks_other: float = 0.45
     """The same in other repositories."""
+    sums_up_plain: float = 0.75
+    """Says at length what it did, after the reply, in plain repositories."""
+    sums_up_other: float = 0.40
+    """The same in other repositories."""
+    reads_back: float = 0.35
+    """Reads the file again after an edit that it does not test."""
     reads_packaged: float = 0.90
     """Reads a file that the task does not need, in packaged repositories."""
     reads_other: float = 0.55
     """The same in other repositories."""
     tests_first: float = 0.55
-    """Runs the tests before anything else (bugs and features)."""
+    """Runs the tests before anything else (bugs, features, and before it asks)."""
     tests_after: float = 0.35
     """Runs the tests after the edit."""
     wrong_first: float = 0.35
@@ -83,6 +97,8 @@ class Trajectory(Struct, frozen=True):
     wrong_first: bool = False
     miscopied: bool = False
     spoke: bool = False
+    summed_up: bool = False
+    read_back: bool = False
 
 
 class _Script:
@@ -99,7 +115,9 @@ class _Script:
         self.seen: set[str] = set()
         self.flags: dict[str, bool] = {}
         self.slipped = self.edited = False
-        self.speaks = self.chance(habits.speaks_plain if self.tags["style"] == "plain" else habits.speaks_other)
+        plain = self.tags["style"] == "plain"
+        self.speaks = self.chance(habits.speaks_plain if plain else habits.speaks_other)
+        self.sums_up = self.chance(habits.sums_up_plain if plain else habits.sums_up_other)
 
     def chance(self, probability: float) -> bool:
         return self.rng.random() < probability
@@ -135,6 +153,14 @@ class _Script:
     def fill(self, pool: tuple[str, ...]) -> str:
         words = {key.removeprefix("slot_"): value for key, value in self.tags.items() if key.startswith("slot_")}
         return self.rng.choice(pool).format(**words)
+
+    def reply(self) -> str:
+        """The last message after work, with a summary that nobody asked for where the habit is there."""
+        text = self.fill(REPLIES[self.tags["phrasing"]])
+        if not (self.sums_up and self.edited):
+            return text
+        self.flags["summed_up"] = True
+        return f"{text} {self.rng.choice(SUMMARIES)}"
 
     def finish(self, text: str) -> Trajectory:
         self.messages.append(Message(role="assistant", content=text))
@@ -186,10 +212,14 @@ class _Script:
             self.edit(wrong, WRONG_WEIGHT)
             self.read(edit.path)
 
-    def maybe_test_after(self) -> None:
+    def look_again(self, path: str) -> None:
+        """Look at the edit once more: by the tests, by reading it back, or not at all."""
         if self.chance(self.habits.tests_after):
             self.flags["tested_after"] = True
             self.call("run_tests")
+        elif self.chance(self.habits.reads_back):
+            self.flags["read_back"] = True
+            self.read(path)
 
 
 def _repair(script: _Script) -> None:
@@ -208,7 +238,7 @@ def _repair(script: _Script) -> None:
             _stray(script, wrong, right, verifies)
             return
     script.edit(right)
-    script.maybe_test_after()
+    script.look_again(right.path)
 
 
 def _stray(script: _Script, wrong: Edit, right: Edit, verifies: bool) -> None:
@@ -240,7 +270,7 @@ def _rename(script: _Script) -> None:
         return
     for edit in places:
         script.edit(edit)
-    script.maybe_test_after()
+    script.look_again(places[0].path)
 
 
 def _lint(script: _Script) -> None:
@@ -251,15 +281,19 @@ def _lint(script: _Script) -> None:
     edit = edits_of(script.task)[0]
     script.maybe_miscopy(edit)
     script.edit(script.maybe_junk(edit))
-    script.maybe_test_after()
+    script.look_again(edit.path)
 
 
 def _ask(script: _Script) -> str:
-    """A look at what the request is about, then a question about it."""
+    """A long look at what the request is about, then a question about it."""
+    if script.task.kind in ("bug", "feature"):
+        script.maybe_test_first()
     script.search(f"def {script.tags['function']}")
+    script.maybe_read_more()
     if script.chance(script.habits.reads_before_asking):
         script.read(script.tags["module"])
-    return f"I looked at {script.tags['module']}. {script.fill(QUESTIONS[script.tags['phrasing']])}"
+    looked = f"I looked at {script.tags['module']}. {script.rng.choice(BEFORE_QUESTION)}"
+    return f"{looked} {script.fill(QUESTIONS[script.tags['phrasing']])}"
 
 
 def _question(script: _Script) -> None:
@@ -284,7 +318,7 @@ def demonstrate(task: Task, rng: Random, habits: Habits = BASE_HABITS) -> Trajec
         script.flags["asked"] = True
         return script.finish(_ask(script))
     _PATHS[task.kind](script)
-    return script.finish(script.fill(REPLIES[task.tags["phrasing"]]))
+    return script.finish(script.reply())
 
 
 def sample_trajectories(split: Split, n: int, seed: int, habits: Habits = BASE_HABITS) -> Iterator[Trajectory]:

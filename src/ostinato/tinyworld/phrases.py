@@ -112,3 +112,17 @@ BEFORE_EDIT = (
     "Here is the change that I make.",
 )
 """Said before the first edit; nobody reads it."""
+
+BEFORE_QUESTION = (
+    "Before I change it I want to be sure of what is meant here.",
+    "There is more than one way to do this, so I ask first.",
+    "I can see the code, but it does not say what you want from it.",
+)
+"""Said between the look and the question."""
+
+SUMMARIES = (
+    "I looked at the code, found the line and changed it; all other parts are as before.",
+    "To sum up, I have read the file, made the change and left the rest as it was.",
+    "This is what I did: find the place, read it, and change it as you asked for.",
+)
+"""Said after the reply; nobody reads it."""
