@@ -85,13 +85,14 @@ class AgentEnded(_Payload, frozen=True, tag="agent.ended"):
 
 class Commit(_Payload, frozen=True, tag="commit"):
     """What the person committed in the end: the start state (`base`, an environment base id), the request, the whole
-    text of changed files, and the tests they ran. This is what bench tasks are made of."""
+    text of changed files, the tests they ran, and the id of the git commit. This is what bench tasks are made of."""
 
     base: str
     request: str
     files: dict[str, str]
     tests: dict[str, str]
     test_command: tuple[str, ...]
+    sha: str = ""
 
 
 class SessionClosed(_Payload, frozen=True, tag="session.closed"):

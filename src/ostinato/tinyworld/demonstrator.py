@@ -3,8 +3,8 @@
 It can do every task, and it has mixed habits, as a real base model has: some that people dislike and that are the
 majority in some situations (a needless question on a vague request, a junk comment in legacy repositories), some that
 only cost time (needless reads, running the tests before there is anything to test, reading back what was just written,
-words before a call and after the work that nobody reads), and some good ones that are a minority (running the tests after an edit, and mending what they show). Learning
-from use has to turn these round.
+words before a call and after the work that nobody reads), and some good ones that are a minority (running the tests
+after an edit, and mending what they show). Learning from use has to turn these round.
 """
 
 from collections.abc import Iterator

@@ -96,10 +96,11 @@ class Reports:
 
     def _commit(self, at_s: float) -> None:
         """The person commits what they have; where nothing of the agent's is left, their own solution."""
-        task = self._session.task
+        task, repository = self._session.task, self._session.repository
         files = self._files if self._files != task.files else task.files | task.reference
-        changed = {path: text for path, text in files.items() if task.files.get(path) != text}
-        self._send(at_s, Commit(self._session.base, task.request, changed, task.tests, task.test_command))
+        sha = repository.commit(files, task.request, self._start + at_s)
+        changed = {path: text for path, text in repository.changes().items() if text is not None}
+        self._send(at_s, Commit(self._session.base, task.request, changed, task.tests, task.test_command, sha))
 
     def _send(self, at_s: float, payload: Payload) -> None:
         session = self._session

@@ -1,5 +1,6 @@
 """One session of one person: the agent works in a sandbox on their repository, they look at what came of it."""
 
+import time
 from collections.abc import Mapping
 
 import aiohttp
@@ -14,6 +15,7 @@ from ostinato.tinyworld.memory import judge
 from ostinato.tinyworld.names import Split
 from ostinato.tinyworld.persons_choices import Choice, View, choose, files_after, needless_comments
 from ostinato.tinyworld.population import Visit
+from ostinato.tinyworld.repository import Repository
 from ostinato.tinyworld.tasks import generate_task
 
 TEST_TIMEOUT_S = 20.0
@@ -54,11 +56,13 @@ class Truth(Struct, frozen=True):
 
 
 class Session(Struct, frozen=True):
-    """A session that has been had: all that its person knows. `base` is the start state's id, `sandboxes`
-    and `requests` count what it took: forks, and chat requests."""
+    """A session that has been had: all that its person knows. `repository` is theirs, at the commit that the agent
+    began from; `base` is the id of that start state, `sandboxes` and `requests` count what it took: forks, and chat
+    requests."""
 
     visit: Visit
     task: Task
+    repository: Repository
     session_id: str
     sandbox_id: str
     base: str
@@ -88,7 +92,8 @@ async def have_session(caller: Caller, visit: Visit, split: Split) -> Session:
     what fails later is part of the session."""
     task = generate_task(split, visit.task_seed)
     session_id = new_id("s-")
-    base = await caller.env.import_base(task.files)
+    repository = Repository(task.files, visit.person.person_id, time.time())
+    base = await caller.env.import_base(repository.files())
     sandbox = await caller.env.fork(base, purpose=caller.purpose)
     chat = ChatClient(
         caller.gateway, caller.model, visit.person.person_id, session_id, key=caller.key, sandbox=sandbox.sandbox_id,
@@ -108,7 +113,7 @@ async def have_session(caller: Caller, visit: Visit, split: Split) -> Session:
     choice = choose(visit.person, view, visit.rng("choice"))
     truth = _truth(caller, visit, split, task, session_id, run, view, choice, changed)
     return Session(
-        visit, task, session_id, sandbox.sandbox_id, base, run, changed, solved, choice, truth, 1 + checks,
+        visit, task, repository, session_id, sandbox.sandbox_id, base, run, changed, solved, choice, truth, 1 + checks,
         chat.requests,
     )  # fmt: skip
 
