@@ -202,10 +202,10 @@ async def test_want_of_evidence_is_not_called_blocked(ledger: Ledger) -> None:
     assert ledger.experiments()[0].verdict == "undecided"
 
 
-async def test_the_damaged_candidate_comes_first_and_training_goes_on_from_the_release(ledger: Ledger) -> None:
-    """In its cycle the damaged candidate is offered and blocked; then an honest one from the same parent is tried."""
+async def test_the_damaged_candidate_is_blocked_and_training_goes_on_from_its_parent(ledger: Ledger) -> None:
+    """In its cycle the damaged candidate is offered and blocked; the next one comes from the same parent."""
     config = CycleConfig(
-        cycles=1,
+        cycles=2,
         first_sessions=20,
         bench_tasks=20,
         damaged_cycle=1,
@@ -215,7 +215,7 @@ async def test_the_damaged_candidate_comes_first_and_training_goes_on_from_the_r
     world, _ = await turn(ledger, [BLOCKED, PASSED], {"control": 0.3, "candidate": 0.7}, config)
     assert [experiment.verdict for experiment in ledger.experiments()] == ["blocked", "promoted"]
     trained = [call for call in world.calls if call.startswith("train")]
-    assert trained == ["train v-0 cycle-1-damaged", "train v-0 cycle-1"]
+    assert trained == ["train v-0 cycle-1-damaged", "train v-0 cycle-2"]
 
 
 async def test_a_stopped_controller_goes_on_where_it_was(ledger: Ledger) -> None:

@@ -19,7 +19,7 @@ from ostinato.rewards import Distiller, live_metrics
 from ostinato.settings import CycleConfig
 from ostinato.store import Ledger
 
-Stage = Literal["collect", "damage", "train", "evaluate", "experiment", "done"]
+Stage = Literal["collect", "train", "evaluate", "experiment", "done"]
 POLL_S = 1.0
 LOOK_S = 2.0
 
@@ -96,7 +96,6 @@ class Controller:
         self.state = msgspec.convert(held.value, CycleState) if held else CycleState()
         self._stages: dict[Stage, Callable[[CycleState], Awaitable[CycleState]]] = {
             "collect": self._collect,
-            "damage": self._damage,
             "train": self._train,
             "evaluate": self._evaluate,
             "experiment": self._experiment,
@@ -125,17 +124,16 @@ class Controller:
             if ready >= wanted and bench >= min(config.bench_tasks, 20):
                 break
             await asyncio.sleep(POLL_S)
-        damage = state.number == config.damaged_cycle
-        return msgspec.structs.replace(
-            state, stage="damage" if damage else "train", parent=state.parent or self.release
-        )
-
-    async def _damage(self, state: CycleState) -> CycleState:
-        """Make a candidate from sign-flipped rewards: same data, steps and learning rate. It leaves no fates behind."""
-        return self._to_evaluation(state, await self._trained(state, damaged=True), damaged=True)
+        return msgspec.structs.replace(state, stage="train", parent=state.parent or self.release)
 
     async def _train(self, state: CycleState) -> CycleState:
-        return self._to_evaluation(state, await self._trained(state, damaged=False), damaged=False)
+        """Make the candidate. The damaged one is made of sign-flipped rewards, with the data, steps and learning rate
+        of any other, and leaves no fates behind."""
+        damaged = state.number == self.config.damaged_cycle
+        candidate = await self._trained(state, damaged=damaged)
+        return msgspec.structs.replace(
+            state, stage="evaluate", candidate=candidate, damaged=damaged, experiment_id=new_id("exp-")
+        )
 
     async def _evaluate(self, state: CycleState) -> CycleState:
         """The gate decides whether people may meet the candidate."""
@@ -169,8 +167,6 @@ class Controller:
         if admitted:
             await self.hands.load("candidate", state.candidate)
             return msgspec.structs.replace(state, stage="experiment", experiment_at=experiment.started_at)
-        if state.damaged:
-            return msgspec.structs.replace(state, stage="train", candidate="", damaged=False)
         return self._next_cycle(state, promoted=False, harmful=gate.answer == "blocked")
 
     async def _experiment(self, state: CycleState) -> CycleState:
@@ -275,15 +271,13 @@ class Controller:
                 )
         return decision
 
-    def _to_evaluation(self, state: CycleState, candidate: str, *, damaged: bool) -> CycleState:
-        return msgspec.structs.replace(
-            state, stage="evaluate", candidate=candidate, damaged=damaged, experiment_id=new_id("exp-")
-        )
-
     def _next_cycle(self, state: CycleState, *, promoted: bool, harmful: bool) -> CycleState:
         """Training goes on from a candidate that was merely not decided, but not from a second one in a row: people's
-        sessions are drawn by the release, and grow too old for its grandchildren."""
+        sessions are drawn by the release, and grow too old for its grandchildren. After a damaged candidate it goes on
+        from where it was."""
         stage: Stage = "done" if state.number >= self.config.cycles else "collect"
+        if state.damaged and not promoted:
+            return CycleState(number=state.number + 1, stage=stage, parent=state.parent, unpromoted=state.unpromoted)
         goes_on = not promoted and not harmful and state.unpromoted == 0
         parent = state.candidate if promoted or goes_on else self.release
         return CycleState(number=state.number + 1, stage=stage, parent=parent, unpromoted=int(goes_on))

@@ -32,7 +32,7 @@ class CycleConfig(Struct, frozen=True, forbid_unknown_fields=True):
     cycles: how many candidates are offered. first_sessions: trainable sessions to collect before the first candidate;
     sessions: before each later one (those of the experiment before count). bench_tasks: size of the bench.
     attribution_s: looks at an experiment leave out sessions that opened less than so many seconds ago.
-    damaged_cycle: in this cycle a damaged candidate is offered first, to show that the gate refuses it (0: none)."""
+    damaged_cycle: the candidate of this cycle is damaged, to show that the gate refuses it (0: none)."""
 
     cycles: int = 4
     first_sessions: int = 1800
