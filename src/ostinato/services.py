@@ -4,7 +4,6 @@ import asyncio
 import fcntl
 import json
 import os
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from msgspec import Struct
 from ostinato.engine import EngineClient
 from ostinato.envs import probe_isolation
 from ostinato.evals import GateResult
+from ostinato.loopback import listen
 from ostinato.processes import Process, end_all
 from ostinato.records import BadInputError, ConflictError, MissingError, OstinatoError, UnavailableError
 from ostinato.render import format_for
@@ -109,7 +109,7 @@ class Services:
         self._claim = Claim(data)
         try:
             # What fails for a reason that people can mend fails at once, before a large model is loaded.
-            _check_port(port)
+            listen(port).close()
             _check_isolation()
             slots = ["--slot", f"release={release}", *(["--slot", f"candidate={candidate}"] if candidate else [])]
             fits = ["--context", str(_context(WeightStore(data / "weights").frame(release), context))]
@@ -259,18 +259,6 @@ def _context(frame: dict[str, bytes], wanted: int) -> int:
     """Tokens of context to serve: as wanted, but no more than the model was made for."""
     known = json.loads(frame["config.json"]).get("max_position_embeddings") if "config.json" in frame else None
     return min(wanted, known) if isinstance(known, int) else wanted
-
-
-def _check_port(port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except (OSError, OverflowError) as error:
-            words = error.strerror if isinstance(error, OSError) else "it must lie in 0 to 65535"
-            raise ConflictError(
-                f"Port {port} on 127.0.0.1 cannot be used: {words}.", hint="Take a free one: --port 0"
-            ) from None
 
 
 def _check_isolation() -> None:

@@ -1,7 +1,7 @@
 """Generation, room of torch. Token ids and sampling settings come in, over HTTP or by call; drawn ids, natural
 log-probabilities, expert choices and the version of every token go out. Weights are fetched from the weights folder
-into slots and swapped in flight. May import records, weights, render (does the tokenizer fit?) and model. The client,
-the scripted engine and this door need no torch; `run_engine` imports it when called.
+into slots and swapped in flight. May import records, loopback, weights, render (does the tokenizer fit?) and
+model. The client, the scripted engine and this door need no torch; `run_engine` imports it when called.
 """
 
 from pathlib import Path

@@ -1,6 +1,6 @@
 """Environments: isolated workspaces. Bases (file trees) and fork requests come in; results of commands, changes of
-files and counts go out, over HTTP. May import records, search and the sub-room envs.client (a room of its own: records
-only).
+files and counts go out, over HTTP. May import records, loopback, search and the sub-room envs.client (a room of its
+own: records only).
 """
 
 from ostinato.envs.bases import BaseStore, import_base

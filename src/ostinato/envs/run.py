@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ostinato.envs import bubblewrap
 from ostinato.envs.journal import SandboxJournal
 from ostinato.envs.limits import Limits
-from ostinato.records import ConflictError
+from ostinato.loopback import listen
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -33,23 +33,8 @@ def run_envs(
     from ostinato.envs.supervisor import Supervisor
 
     bubblewrap.find()
-    listener = _listen(port)
-    with listener:
+    with listen(port) as listener:
         _serve(Server(Supervisor(data, limits or Limits()), journal, idle_s).app(), listener)
-
-
-def _listen(port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind(("127.0.0.1", port))
-    except OSError as error:
-        listener.close()
-        raise ConflictError(
-            f"Port {port} cannot be used: {error.strerror}.", hint="Name another one, or 0 for a free one."
-        ) from error
-    listener.listen(1024)
-    return listener
 
 
 def _serve(app: "Starlette", listener: socket.socket) -> None:

@@ -12,7 +12,8 @@ import uvicorn
 
 from ostinato.gateway.app import build_app
 from ostinato.gateway.config import GatewayConfig
-from ostinato.records import ConflictError, Engine
+from ostinato.loopback import listen
+from ostinato.records import Engine
 from ostinato.store import Ledger
 
 _GRACE_S = 3
@@ -24,7 +25,7 @@ def run_gateway(config: GatewayConfig, data: Path, engine: Engine, frame: Mappin
     When it listens, one line of JSON goes to stdout: {"ready": true, "port": 8321}. Raises `ConflictError` for a port
     in use, or for a data folder that another gateway owns."""
     with Ledger.open(data, owner=True) as ledger, _leaving_on_sigterm():
-        listener = _listen(config.port)
+        listener = listen(config.port)
         app = build_app(config, ledger, engine, frame)
         settings = uvicorn.Config(
             app,
@@ -67,17 +68,3 @@ class _Announcing(uvicorn.Server):
         if self.started and sockets:
             port = sockets[0].getsockname()[1]
             print(msgspec.json.encode({"ready": True, "port": port}).decode(), flush=True)  # noqa: T201
-
-
-def _listen(port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind(("127.0.0.1", port))
-    except OSError as error:
-        listener.close()
-        raise ConflictError(
-            f"Port {port} on 127.0.0.1 cannot be used: {error.strerror}.", hint="Take a free one: --port 0"
-        ) from None
-    listener.listen(1024)
-    return listener
