@@ -6,56 +6,27 @@ from pathlib import Path
 from queue import Queue
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 import pytest
 import torch
 import uvicorn
 from numpy.typing import NDArray
+from tests.tiny_model import TINY, publish, random_model
 
 from ostinato.engine.client import EngineClient
 from ostinato.engine.config import EngineConfig
 from ostinato.engine.joining import join_chunks
 from ostinato.engine.server import build_app
 from ostinato.engine.service import Service
-from ostinato.model import ModelConfig, Transformer, config_to_hf, load_bits, state_to_bits
+from ostinato.model import Transformer
 from ostinato.records import GenerateChunk, GenerateRequest, Generation
 from ostinato.weights import WeightStore
-
-MODEL = ModelConfig(
-    family="qwen3_moe",
-    vocab_size=96,
-    hidden_size=32,
-    num_layers=2,
-    num_heads=4,
-    num_kv_heads=2,
-    head_dim=8,
-    intermediate_size=48,
-    num_experts=4,
-    num_experts_per_tok=2,
-    moe_intermediate_size=16,
-    max_position_embeddings=512,
-)
 
 
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
     """The machine is shared."""
     torch.set_num_threads(1)
-
-
-def make_model(config: ModelConfig = MODEL, seed: int = 0, scale: float = 8.0) -> Transformer:
-    """A random model whose weights BF16 can hold, with sharp enough logits that greedy paths differ."""
-    model = Transformer(config, seed)
-    rng = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() > 1:
-                parameter.mul_(scale)
-            else:
-                parameter.add_(0.1 * torch.randn(parameter.shape, generator=rng))
-    load_bits(model, state_to_bits(model))
-    return model.requires_grad_(False)
 
 
 class Published(NamedTuple):
@@ -70,12 +41,10 @@ class Published(NamedTuple):
 def published(tmp_path: Path) -> Published:
     """Two versions of the tiny model."""
     root = tmp_path / "weights"
-    models = (make_model(seed=1), make_model(seed=2))
-    frame = {"config.json": msgspec.json.encode(config_to_hf(MODEL))}
+    models = (random_model(seed=1), random_model(seed=2))
     store = WeightStore(root)
-    first = store.publish(state_to_bits(models[0]), parent=None, frame=frame).version
-    second = store.publish(state_to_bits(models[1]), parent=first).version
-    return Published(root, (first, second), models)
+    first = publish(store, models[0])
+    return Published(root, (first, publish(store, models[1], first)), models)
 
 
 @pytest.fixture
@@ -107,8 +76,8 @@ async def client(service: Service) -> AsyncIterator[EngineClient]:
 class Oracle:
     """The plain model as the reference, and small helpers; a fixture, because test files cannot import this one."""
 
-    model = MODEL
-    make = staticmethod(make_model)
+    model = TINY
+    make = staticmethod(random_model)
 
     @staticmethod
     @torch.inference_mode()
@@ -129,7 +98,7 @@ class Oracle:
     @staticmethod
     def prompt(seed: int, length: int) -> list[int]:
         """Random ids."""
-        return [int(token) for token in np.random.default_rng(seed).integers(0, MODEL.vocab_size, length)]
+        return [int(token) for token in np.random.default_rng(seed).integers(0, TINY.vocab_size, length)]
 
     @staticmethod
     async def ask(service: Service, request: GenerateRequest) -> Generation:

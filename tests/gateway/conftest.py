@@ -9,12 +9,11 @@ from pathlib import Path
 import httpx
 import pytest
 import uvicorn
-from tokenizers import Tokenizer as RawTokenizer
-from tokenizers import decoders, models, pre_tokenizers, trainers
+from tests.tiny_tokenizer import tiny_frame
 
 from ostinato.gateway import GatewayConfig, build_app
 from ostinato.records import Engine
-from ostinato.render import SPECIAL_TOKENS, TinyFormat, format_for
+from ostinato.render import TinyFormat, format_for
 from ostinato.store import Ledger
 
 Start = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
@@ -23,21 +22,7 @@ Start = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 @pytest.fixture(scope="session")
 def frame() -> dict[str, bytes]:
     """The small files of a model folder in the seed model's format."""
-    tokenizer = RawTokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=300,
-        special_tokens=list(SPECIAL_TOKENS),
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(["def clamp(value): return value", "please fix"], trainer)
-    return {
-        "tokenizer.json": tokenizer.to_str().encode(),
-        "tokenizer_config.json": b'{"ostinato_format": "tiny"}',
-        "config.json": b"{}",
-    }
+    return tiny_frame() | {"config.json": b"{}"}
 
 
 @pytest.fixture(scope="session")

@@ -3,13 +3,11 @@
 import json
 
 import pytest
-from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
-from tokenizers import Tokenizer as RawTokenizer
+from tests.tiny_tokenizer import train_tokenizer
+from tokenizers import AddedToken
 
 from ostinato.records import ToolSpec
-from ostinato.render import SPECIAL_TOKENS, JinjaFormat, TinyFormat, Tokenizer, format_for
-
-CORPUS = ["def clamp(value, low, high):\n    return max(low, min(value, high))\n", "please fix the test", "error: ok"]
+from ostinato.render import JinjaFormat, TinyFormat, Tokenizer, format_for
 
 CHATML = r"""{% for m in messages %}<|im_start|>{{ m.role }}
 {{ m.content }}{% for call in m.tool_calls %}{% if m.content or not loop.first %}{{ "\n" }}{% endif %}<tool_call>
@@ -19,28 +17,16 @@ CHATML = r"""{% for m in messages %}<|im_start|>{{ m.role }}
 {% endif %}"""
 
 
-def _train(special: list[str]) -> RawTokenizer:
-    tokenizer = RawTokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(
-        vocab_size=340, special_tokens=special, initial_alphabet=alphabet, show_progress=False
-    )
-    tokenizer.train_from_iterator(CORPUS, trainer)
-    return tokenizer
-
-
 @pytest.fixture(scope="session")
 def tiny() -> TinyFormat:
     """The seed model's format over a small tokenizer."""
-    return TinyFormat(Tokenizer(_train(list(SPECIAL_TOKENS)).to_str().encode()))
+    return TinyFormat(Tokenizer(train_tokenizer().to_str().encode()))
 
 
 @pytest.fixture(scope="session")
 def chatml_files() -> dict[str, bytes]:
     """The small files of a folder with a ChatML template."""
-    tokenizer = _train(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
+    tokenizer = train_tokenizer(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
     tokenizer.add_tokens([AddedToken("<tool_call>", special=False), AddedToken("</tool_call>", special=False)])
     config = {"chat_template": CHATML, "eos_token": "<|im_end|>"}
     return {"tokenizer.json": tokenizer.to_str().encode(), "tokenizer_config.json": json.dumps(config).encode()}

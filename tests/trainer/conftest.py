@@ -1,6 +1,5 @@
 """A tiny model, published, and sessions that it really drew."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -8,27 +7,16 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
+from msgspec.structs import replace
+from tests.tiny_model import TINY, publish, random_model
 
-from ostinato.model import ModelConfig, Transformer, config_to_hf, state_to_bits
 from ostinato.records import Outcome
 from ostinato.store import UNKNOWN_EXPERT, Segment, TrainSession
 from ostinato.trainer.checkpoint import load_published
 from ostinato.weights import WeightStore
 
-MOE = ModelConfig(
-    family="qwen3_moe",
-    vocab_size=12,
-    hidden_size=16,
-    num_layers=2,
-    num_heads=2,
-    num_kv_heads=1,
-    head_dim=8,
-    intermediate_size=16,
-    num_experts=4,
-    num_experts_per_tok=2,
-    moe_intermediate_size=16,
-    max_position_embeddings=64,
-)
+SMALL = replace(TINY, vocab_size=12, hidden_size=16, num_heads=2, num_kv_heads=1)
+"""So small that a few hundred sessions find what pays."""
 
 
 @pytest.fixture(autouse=True)
@@ -48,12 +36,7 @@ class Published(NamedTuple):
 def published(tmp_path: Path) -> Published:
     """The seed of every test's line of versions."""
     weights = WeightStore(tmp_path / "weights")
-    model = Transformer(MOE, seed=5)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(4.0) if parameter.dim() > 1 else None
-    frame = {"config.json": json.dumps(config_to_hf(MOE)).encode()}
-    return Published(weights, weights.publish(state_to_bits(model), parent=None, frame=frame).version)
+    return Published(weights, publish(weights, random_model(SMALL, seed=5, scale=4.0)))
 
 
 Draw = Callable[..., list[TrainSession]]
@@ -74,7 +57,7 @@ def draw() -> Draw:
     ) -> list[TrainSession]:
         model = load_published(weights, version)
         rng = torch.Generator().manual_seed(seed)
-        ids = torch.randint(0, MOE.vocab_size, (count, 3), generator=rng)
+        ids = torch.randint(0, SMALL.vocab_size, (count, 3), generator=rng)
         logprobs = torch.zeros(count, 3)
         with torch.no_grad():
             for _ in range(tokens):
