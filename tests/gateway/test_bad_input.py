@@ -120,11 +120,15 @@ async def test_unknown_options_of_openai_change_nothing(start: Start, tiny: Tiny
 
 
 async def test_unknown_paths_and_methods_are_errors_in_the_same_shape(start: Start, tiny: TinyFormat) -> None:
-    """404 and 405."""
+    """404, and 405 with the methods that there are."""
     async with start(ScriptedEngine(lambda _: [tiny.end])) as client:
-        for answer, status in ((await client.get("/v2"), 404), (await client.get("/v1/feedback"), 405)):
-            assert answer.status_code == status
-            assert answer.json()["error"]["message"]
+        unknown, wrong = await client.get("/v2"), await client.get("/v1/feedback")
+        error = {"message": "GET /v2: Not Found.", "type": "not_found_error", "param": None, "code": "not_found"}
+        assert (unknown.status_code, unknown.json()) == (404, {"error": error})
+        error = {"type": "invalid_request_error", "param": None, "code": "method_not_allowed"}
+        error |= {"message": "GET /v1/feedback: Method Not Allowed."}
+        assert (wrong.status_code, wrong.json()) == (405, {"error": error})
+        assert wrong.headers["allow"] == "POST"
         assert (await client.get("/v1/models/ostinato")).json()["id"] == "ostinato"
         assert (await client.get("/v1/models/x")).status_code == 404
         assert (await client.get("/v1/sessions/x")).status_code == 404
@@ -149,13 +153,14 @@ async def test_keys_are_asked_for_once_there_are_any(start: Start, tiny: TinyFor
         infer = ledger.create_key("team", frozenset({"infer"}))
     async with start(ScriptedEngine(lambda _: [tiny.end])) as client:
         assert (await client.post("/v1/chat/completions", content=_with())).status_code == 401
-        for secret, path, status in (
-            (infer, "/v1/chat/completions", 200),
-            (infer, "/v1/feedback", 403),
-            ("x", "/v1/feedback", 401),
+        for secret, path, status, code in (
+            (infer, "/v1/chat/completions", 200, None),
+            (infer, "/v1/feedback", 403, "not_allowed"),
+            ("x", "/v1/feedback", 401, "invalid_api_key"),
         ):
             answer = await client.post(path, content=_with(), headers={"Authorization": f"Bearer {secret}"})
             assert answer.status_code == status
+            assert answer.json().get("error", {}).get("code") == code
         assert (await client.get("/healthz")).status_code == 200
         assert "ostinato_chat_overhead_seconds_count 1" in (await client.get("/metrics")).text
     with Ledger.open(data) as ledger:

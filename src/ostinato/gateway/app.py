@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ostinato.gateway.arms import MODELS, target_of
 from ostinato.gateway.chat import ChatEndpoint
 from ostinato.gateway.config import GatewayConfig
-from ostinato.gateway.errors import error_body, error_json
+from ostinato.gateway.errors import WrongMethodError, error_json
 from ostinato.gateway.gateway import Gateway
 from ostinato.gateway.intake import FeedbackEndpoint
 from ostinato.records import Engine, MissingError, OstinatoError, UnavailableError, new_id
@@ -94,7 +94,7 @@ class Pages:
         try:
             slots = await self._gateway.engine.slots()
         except UnavailableError as error:
-            return Response(error_json(error), status_code=error.status, media_type="application/json")
+            return _refusal(error)
         return _json({"status": "ok", "slots": slots})
 
     async def metrics(self, _: Request) -> Response:
@@ -134,21 +134,22 @@ def _json(value: object) -> Response:
     return Response(msgspec.json.encode(value), media_type="application/json")
 
 
+def _refusal(error: OstinatoError, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(error_json(error), status_code=error.status, media_type="application/json", headers=headers)
+
+
 async def _ours(_: Request, error: Exception) -> Response:
     assert isinstance(error, OstinatoError), "registered for these alone"
     # What was not read of the body would be taken for the next request on this connection.
-    headers = {"connection": "close"} if error.status == 413 else None
-    return Response(error_json(error), status_code=error.status, media_type="application/json", headers=headers)
+    return _refusal(error, {"connection": "close"} if error.status == 413 else None)
 
 
 async def _theirs(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException), "registered for these alone"
     text = f"{request.method} {request.url.path}: {error.detail}."
-    kind = "not_found_error" if error.status_code == 404 else "invalid_request_error"
-    body = error_body(text, kind=kind, status=error.status_code)
-    return Response(body, status_code=error.status_code, media_type="application/json", headers=error.headers)
+    refused = MissingError(text) if error.status_code == 404 else WrongMethodError(text)
+    return _refusal(refused, error.headers)
 
 
 async def _unforeseen(_: Request, error: Exception) -> Response:
-    text = f"The gateway failed: {type(error).__name__}. Its log says more."
-    return Response(error_body(text, kind="server_error", status=500), status_code=500, media_type="application/json")
+    return _refusal(OstinatoError(f"The gateway failed: {type(error).__name__}.", hint="Its log says more."))

@@ -1,11 +1,10 @@
 """Errors as clients of the OpenAI API expect them."""
 
 import re
-from typing import Any
 
 import msgspec
 
-from ostinato.records import BadInputError, ContextFullError, OstinatoError
+from ostinato.records import BadInputError, OstinatoError
 
 
 class TooLargeError(OstinatoError):
@@ -13,6 +12,15 @@ class TooLargeError(OstinatoError):
 
     status = 413
     kind = "invalid_request_error"
+    code = "body_too_large"
+
+
+class WrongMethodError(OstinatoError):
+    """The path is known, but not with this method (HTTP 405)."""
+
+    status = 405
+    kind = "invalid_request_error"
+    code = "method_not_allowed"
 
 
 class KeyRefusedError(OstinatoError):
@@ -20,6 +28,7 @@ class KeyRefusedError(OstinatoError):
 
     status = 401
     kind = "authentication_error"
+    code = "invalid_api_key"
 
 
 class ScopeError(OstinatoError):
@@ -27,33 +36,13 @@ class ScopeError(OstinatoError):
 
     status = 403
     kind = "permission_error"
-
-
-_CODES = {
-    400: "invalid_request",
-    401: "invalid_api_key",
-    403: "not_allowed",
-    404: "not_found",
-    405: "method_not_allowed",
-}
-_CODES |= {409: "conflict", 413: "body_too_large", 503: "service_unavailable"}
-
-
-def error_body(message: str, *, kind: str, status: int, param: str | None = None, code: str = "") -> bytes:
-    """The JSON body of an error in OpenAI's shape."""
-    error: dict[str, Any] = {
-        "message": message,
-        "type": kind,
-        "param": param,
-        "code": code or _CODES.get(status, "server_error"),
-    }
-    return msgspec.json.encode({"error": error})
+    code = "not_allowed"
 
 
 def error_json(error: OstinatoError) -> bytes:
-    """The same for one of our errors."""
-    code = error.code if isinstance(error, ContextFullError) else ""
-    return error_body(str(error), kind=error.kind, status=error.status, param=error.param, code=code)
+    """The body of an error in OpenAI's shape."""
+    told = {"message": str(error), "type": error.kind, "param": error.param, "code": error.code}
+    return msgspec.json.encode({"error": told})
 
 
 _PATH = re.compile(r" - at `\$(.*)`$")

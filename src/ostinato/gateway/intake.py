@@ -9,9 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ostinato.gateway.bodies import read_body
-from ostinato.gateway.errors import decode_error, error_body
+from ostinato.gateway.errors import decode_error
 from ostinato.gateway.gateway import Gateway
-from ostinato.records import AgentEnded, BadInputError, FeedbackEvent, SessionClosed
+from ostinato.records import AgentEnded, BadInputError, FeedbackEvent, MissingError, SessionClosed
 from ostinato.store import Transaction
 
 Status = Literal["stored", "duplicate", "parked", "unknown"]
@@ -48,8 +48,11 @@ class FeedbackEndpoint:
             gateway.counts.add(f"feedback.{result.status}")
         if not known:
             first = events[0].response_id
-            text = f"The response id {first[:100]!r} is not one of ours. Send the id of the response as it came."
-            return _json(error_body(text, kind="not_found_error", status=404, param="response_id"), 404)
+            raise MissingError(
+                f"The response id {first[:100]!r} is not one of ours.",
+                hint="Send the id of the response as it came.",
+                param="response_id",
+            )
         parked = any(result.status == "parked" for result in results)
         status = results[0].status if len(results) == 1 else "parked" if parked else "stored"
         return _json(msgspec.json.encode({"status": status, "results": results}), 202 if parked else 200)

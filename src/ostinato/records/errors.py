@@ -4,11 +4,13 @@
 class OstinatoError(Exception):
     """The base of every error that we raise on purpose.
 
-    `hint` is the next thing to do, as a sentence or a command; it is printed after the message.
+    `hint` is the next thing to do, as a sentence or a command; it is printed after the message. Over HTTP an error is
+    its `status`, and `kind` and `code` are the type and the code that OpenAI's API gives.
     """
 
     status = 500
     kind = "server_error"
+    code = "server_error"
 
     def __init__(self, message: str, *, hint: str = "", param: str | None = None) -> None:
         super().__init__(message, hint, param)
@@ -32,6 +34,7 @@ class BadInputError(OstinatoError, ValueError):
 
     status = 400
     kind = "invalid_request_error"
+    code = "invalid_request"
 
 
 class ContextFullError(BadInputError):
@@ -45,6 +48,7 @@ class MissingError(OstinatoError, LookupError):
 
     status = 404
     kind = "not_found_error"
+    code = "not_found"
 
 
 class ConflictError(OstinatoError):
@@ -52,6 +56,7 @@ class ConflictError(OstinatoError):
 
     status = 409
     kind = "conflict_error"
+    code = "conflict"
 
 
 class UnavailableError(OstinatoError):
@@ -59,3 +64,4 @@ class UnavailableError(OstinatoError):
 
     status = 503
     kind = "service_unavailable_error"
+    code = "service_unavailable"
