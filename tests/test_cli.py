@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import ostinato as package
-from ostinato.records import Version
+from ostinato.records import FeedbackEvent, Rating, Version
 from ostinato.services import Claim
 from ostinato.store import Ledger
 
@@ -107,11 +107,13 @@ def test_status_and_report_show_what_the_ledger_holds(tmp_path: Path, ostinato: 
     with Ledger.open(tmp_path) as ledger:
         ledger.put_version(Version("v-0123456789abcdef", None, "anchor", 1.0, 1000, 2000, 1.0, "f"))
         ledger.put_release("v-0123456789abcdef", 1.0)
+        ledger.add_feedback(FeedbackEvent("e1", "r-not-stored", 1.0, Rating(1)), None)
     shown = ostinato("status", "--data", tmp_path)
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "v-01234567" in shown.stdout
     assert "first release" in shown.stdout
     assert "0 sessions = 0 open (balanced)" in shown.stdout
+    assert "feedback whose response is not stored yet: 1" in shown.stdout
     written = ostinato("report", "--data", tmp_path)
     assert (written.returncode, written.stderr) == (0, "")
     assert Path(written.stdout.strip()) == tmp_path / "report.html"

@@ -83,7 +83,7 @@ def _interrupt(*_: object) -> NoReturn:
 
 
 def show_status(data: Path, console: Console) -> None:
-    """The versions, the verdicts, the phase and the accounts."""
+    """The versions, the verdicts, the phase, the accounts and the counts."""
     with existing_ledger(data) as ledger:
         lines = [
             f"cycle {experiment.cycle}: {experiment.candidate} {experiment.verdict}: {experiment.reason}"
@@ -94,6 +94,7 @@ def show_status(data: Path, console: Console) -> None:
             lines += ["", f"cycle {held.value['number']}, {held.value['stage']}"]
         lines.append(f"accounts: {accounts_line(ledger)}")
         lines.append(f"bench episodes: {ledger.accounts('episode').sessions}, sandboxes: {ledger.sandbox_count()}")
+        lines.append(f"feedback whose response is not stored yet: {ledger.parked_feedback()}")
         lines += [f"{name}: {value}" for name, value in ledger.counters().items()]
         console.print(version_table(version_rows(ledger)))
         for line in lines:

@@ -12,8 +12,10 @@ from ostinato.records import (
     EpisodeResult,
     Experiment,
     Fate,
+    FeedbackEvent,
     Look,
     Outcome,
+    Rating,
     RewardRecord,
     SandboxInfo,
     SessionRow,
@@ -93,6 +95,7 @@ def fill(tx: Transaction) -> None:
             result = EpisodeResult(f"t{index}", version, "", solved, True, Outcome.KEPT, 4, 3, 0, 90, 1.0)
             tx.put_episode("bench", result)
     tx.put_sandbox(SandboxInfo("sb-1", "base"), "person", 1000.0)
+    tx.add_feedback(FeedbackEvent("e1", "r-not-stored", 1000.0, Rating(1)), None)
     tx.count("http.requests", 2801)
     tx.count(f"odd <b>{HOSTILE}", 1)
     tx.put_incident("<i>disk</i>", HOSTILE, 1200.0)

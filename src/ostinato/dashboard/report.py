@@ -40,6 +40,7 @@ def write_report(ledger: Ledger, folder: Path, *, title: str, note: str = "") ->
         counters=ledger.counters(),
         incidents=ledger.incidents(),
         sandboxes=ledger.sandbox_count(),
+        parked=ledger.parked_feedback(),
         picture=base64.b64encode(picture.read_bytes()).decode(),
     )
     path = folder / "report.html"

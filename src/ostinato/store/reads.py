@@ -126,7 +126,7 @@ class Reads:
         return [FeedbackEvent(event, response, at, _payload.decode(doc)) for event, response, at, doc in rows]
 
     def parked_feedback(self) -> int:
-        """How many reports wait for their turn."""
+        """How many reports wait for their turn now. Each is kept until its turn begins, however long that is."""
         return int(self._query("SELECT count(*) FROM feedback WHERE session_id IS NULL")[0][0])
 
     def rewards(self, session_id: str) -> list[RewardRecord]:
