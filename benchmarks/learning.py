@@ -41,8 +41,10 @@ Number = Callable[[Truth], float | None]
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sessions for each model: `exam` on held-out persons, `choice` for each temperature, `unseen` for other splits."""
+    """Sessions for each model: `served` on held-out persons at temperature 1, `exam` on them at others, `choice` for each
+    temperature, `unseen` for other splits."""
 
+    served: int = 800
     exam: int = 320
     choice: int = 90
     unseen: int = 150
@@ -194,11 +196,11 @@ async def exam(data: Path, seed: int, sizes: Sizes) -> tuple[dict[str, dict[str,
                 chosen = await ask(model, "live", sizes.choice, temperature, population + 1)
                 scores[temperature] = mean_of(chosen, persistence)
             best[name] = max(scores, key=lambda temperature: scores[temperature])
-            truths["served"][name] = await ask(model, "held_out", sizes.exam, 1.0, population)
+            truths["served"][name] = await ask(model, "held_out", sizes.served, 1.0, population)
             truths["greedy"][name] = await ask(model, "held_out", sizes.exam, 0.0, population)
             known = {0.0: "greedy", 1.0: "served"}.get(best[name])
             truths["best"][name] = (
-                truths[known][name] if known else await ask(model, "held_out", sizes.exam, best[name], population)
+                truths[known][name][: sizes.exam] if known else await ask(model, "held_out", sizes.exam, best[name], population)
             )
             truths["combinations"][name] = await ask(model, "unseen_combinations", sizes.unseen, 1.0, population)
             truths["templates"][name] = await ask(model, "unseen_templates", sizes.unseen, 1.0, population)
@@ -295,12 +297,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object last")
     parser.add_argument("--seeds", type=int, default=len(SEEDS), help="how many of the five random seeds")
-    parser.add_argument("--exam", type=int, default=Sizes().exam, help="sessions for each model")
+    parser.add_argument("--exam", type=int, default=Sizes().served, help="sessions for each model as served")
     parser.add_argument("--folder", type=Path, help="where data folders go; finished seeds there are not run again")
     options = parser.parse_args()
     folder = options.folder or Path(mkdtemp(prefix="ostinato-learning-"))
-    sizes = Sizes(exam=options.exam)
-    cycle = msgspec.structs.replace(CycleConfig(), damaged_cycle=0)
+    sizes = Sizes(served=options.exam, exam=min(options.exam, Sizes().exam))
+    demo = CycleConfig()
+    cycle = msgspec.structs.replace(demo, cycles=demo.cycles - 1, damaged_cycle=0)  # all but the damaged one
     results = [run_seed(seed, folder, cycle, sizes) for seed in SEEDS[: options.seeds]]
     promotions = ", ".join(str(result.promotions) for result in results)
     minutes = sum(result.minutes for result in results)

@@ -23,7 +23,7 @@ class TrainingDials(Struct, frozen=True, forbid_unknown_fields=True):
     learning_rate: float = 2e-4
     epochs: int = 2
     threads: int = 2
-    most_sessions: int = 1600
+    most_sessions: int = 1200
 
 
 class CycleConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -35,7 +35,7 @@ class CycleConfig(Struct, frozen=True, forbid_unknown_fields=True):
     damaged_cycle: the candidate of this cycle is damaged, to show that the gate refuses it (0: none)."""
 
     cycles: int = 4
-    first_sessions: int = 1800
+    first_sessions: int = 1200
     sessions: int = 900
     bench_tasks: int = 250
     bench_concurrency: int = 16
