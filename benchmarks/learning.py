@@ -41,8 +41,8 @@ Number = Callable[[Truth], float | None]
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sessions for each model: `served` on held-out persons at temperature 1, `exam` on them at others, `choice` for each
-    temperature, `unseen` for other splits."""
+    """Sessions for each model: `served` on held-out persons at temperature 1, `exam` on them at others, `choice` for
+    each temperature, `unseen` for other splits."""
 
     served: int = 800
     exam: int = 320
@@ -199,9 +199,10 @@ async def exam(data: Path, seed: int, sizes: Sizes) -> tuple[dict[str, dict[str,
             truths["served"][name] = await ask(model, "held_out", sizes.served, 1.0, population)
             truths["greedy"][name] = await ask(model, "held_out", sizes.exam, 0.0, population)
             known = {0.0: "greedy", 1.0: "served"}.get(best[name])
-            truths["best"][name] = (
-                truths[known][name][: sizes.exam] if known else await ask(model, "held_out", sizes.exam, best[name], population)
-            )
+            if known:
+                truths["best"][name] = truths[known][name][: sizes.exam]
+            else:
+                truths["best"][name] = await ask(model, "held_out", sizes.exam, best[name], population)
             truths["combinations"][name] = await ask(model, "unseen_combinations", sizes.unseen, 1.0, population)
             truths["templates"][name] = await ask(model, "unseen_templates", sizes.unseen, 1.0, population)
         return dict(truths), best
