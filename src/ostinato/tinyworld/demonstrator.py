@@ -23,6 +23,7 @@ from ostinato.tinyworld.phrases import (
     JUNK,
     QUESTIONS,
     REPLIES,
+    SEEN,
     SUMMARIES,
 )
 from ostinato.tinyworld.tasks import generate_task
@@ -39,7 +40,7 @@ class Habits(Struct, frozen=True, forbid_unknown_fields=True):
     """Appends a comment that says nothing to the edited line, in legacy repositories."""
     junk_other: float = 0.25
     """The same in other repositories."""
-    reads_before_asking: float = 0.90
+    reads_before_asking: float = 0.95
     """Reads the file before it asks."""
     speaks_plain: float = 0.80
     """Puts a sentence before the first call, and one before the edit, in plain repositories."""
@@ -285,14 +286,15 @@ def _lint(script: _Script) -> None:
 
 
 def _ask(script: _Script) -> str:
-    """A long look at what the request is about, then a question about it."""
-    if script.task.kind in ("bug", "feature"):
-        script.maybe_test_first()
+    """A long look around, then a long question about what is meant."""
+    script.maybe_test_first()
     script.search(f"def {script.tags['function']}")
     script.maybe_read_more()
     if script.chance(script.habits.reads_before_asking):
         script.read(script.tags["module"])
-    looked = f"I looked at {script.tags['module']}. {script.rng.choice(BEFORE_QUESTION)}"
+    script.maybe_read_more()
+    script.call("run_tests")
+    looked = f"I looked at {script.tags['module']}. {script.rng.choice(SEEN)} {script.rng.choice(BEFORE_QUESTION)}"
     return f"{looked} {script.fill(QUESTIONS[script.tags['phrasing']])}"
 
 

@@ -113,6 +113,13 @@ BEFORE_EDIT = (
 )
 """Said before the first edit; nobody reads it."""
 
+SEEN = (
+    "There are tests for it, and other code that may call it, so a change here can break more than one thing.",
+    "It is not long and I could change it at once, but I do not know what you have in mind for it.",
+    "I have read the code around it as well and found no word on what it is meant to do in this case.",
+)
+"""Said after a look that leads to a question."""
+
 BEFORE_QUESTION = (
     "Before I change it I want to be sure of what is meant here.",
     "There is more than one way to do this, so I ask first.",
