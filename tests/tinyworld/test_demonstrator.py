@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from random import Random
+from statistics import mean
 
 import pytest
 
@@ -86,6 +87,24 @@ def test_habits_have_their_shares(sample: list[Trajectory]) -> None:
     assert share([each for each in edits if each not in legacy], lambda each: each.junk) < 0.35
     assert share(packaged, lambda each: each.extra_read) > 0.55
     assert share(worked, lambda each: each.tested_after) < 0.5
+    plain = [each for each in worked if tags[each.task_id]["style"] == "plain" and each.kind != "question"]
+    assert share(plain, lambda each: each.summed_up) > 0.6
+    assert 0.1 < share(edits, lambda each: each.read_back) < 0.4
+
+
+def test_asking_is_no_cheaper_than_working(sample: list[Trajectory]) -> None:
+    """Else whoever learns to work instead of asking spends more."""
+
+    def words(each: Trajectory) -> float:
+        return sum(len(message.content.split()) for message in each.messages if message.role == "assistant")
+
+    def calls(each: Trajectory) -> float:
+        return sum(len(message.tool_calls) for message in each.messages)
+
+    asked = [each for each in sample if each.asked]
+    worked = [each for each in sample if not each.asked]
+    assert mean(map(words, asked)) > mean(map(words, worked))
+    assert mean(map(calls, asked)) > 0.9 * mean(map(calls, worked))
 
 
 def test_verifying_after_a_wrong_edit_leads_to_the_right_one(sample: list[Trajectory]) -> None:
