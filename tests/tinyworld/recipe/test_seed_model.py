@@ -1,10 +1,12 @@
 """The shipped seed model: whole, in its range, and made by the recipe."""
 
+import inspect
 from pathlib import Path
 
 import pytest
 import torch
 
+from ostinato.cli import train_seed as train_seed_command
 from ostinato.model import load_model
 from ostinato.render import SPECIAL_TOKENS, TinyFormat, Tokenizer
 from ostinato.services import SEED_MODEL
@@ -47,3 +49,11 @@ def test_the_recipe_makes_it_again(tmp_path: Path) -> None:
     about 4 points on the difference, so 9 in all). On a busy or slower machine give it more minutes."""
     train_seed(SeedConfig(tmp_path / "seed", eval_episodes=20))
     assert abs(exam(tmp_path / "seed", 600).solved - exam(SEED_MODEL, 600).solved) < 0.05 + 0.04
+
+
+def test_the_command_has_the_recipes_defaults() -> None:
+    """`ostinato tinyworld train-seed` trains what the recipe trains."""
+    defaults = SeedConfig(Path("anywhere"))
+    given = inspect.signature(train_seed_command).parameters
+    assert given["minutes"].default == defaults.minutes
+    assert given["threads"].default == defaults.threads
