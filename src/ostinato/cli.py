@@ -320,7 +320,7 @@ def persons(
 
 
 @tinyworld.command
-def train_seed(*, out: Path, minutes: float = 13.5, threads: int = 2, seed: int = 0) -> None:
+def train_seed(*, out: Path, minutes: float = 11.0, threads: int = 2, seed: int = 0) -> None:
     """Train the seed model afresh: tokenizer, a little pretraining, then the demonstrator's trajectories.
 
     Args:

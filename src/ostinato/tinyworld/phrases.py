@@ -114,9 +114,9 @@ BEFORE_EDIT = (
 """Said before the first edit; nobody reads it."""
 
 SEEN = (
-    "There are tests for it, and other code may call it.",
-    "It is not long and I could change it at once.",
-    "I have read the code around it as well.",
+    "There are tests for it, and other code that may call it, so a change here can break more than one thing.",
+    "It is not long and I could change it at once, but I do not know what you have in mind for it.",
+    "I have read the code around it as well and found no word on what it is meant to do in this case.",
 )
 """Said after a look that leads to a question."""
 

@@ -1,4 +1,4 @@
-"""Make the seed model: `python -m ostinato.tinyworld.recipe.train --out FOLDER --minutes 13.5 --threads 2`.
+"""Make the seed model: `python -m ostinato.tinyworld.recipe.train --out FOLDER --minutes 11 --threads 2`.
 
 Tokenizer, a little pretraining on library source, then demonstrations. The folder is usable from the first checkpoint
 on, and the same command goes on where a stopped run was. `log.jsonl` gets one line for each 10 seconds and one for each
@@ -43,7 +43,7 @@ class SeedConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """One run of the recipe."""
 
     out: Path
-    minutes: float = 13.5
+    minutes: float = 11.0
     """Wall-clock minutes of training, evaluations not counted."""
     pretraining_share: float = 0.08
     """The part of the minutes that goes to library source."""
@@ -156,7 +156,7 @@ def main(arguments: list[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description="Train the seed model.")
     parser.add_argument("--out", type=Path, required=True, help="folder to write; a stopped run in it is continued")
-    parser.add_argument("--minutes", type=float, default=13.5)
+    parser.add_argument("--minutes", type=float, default=11.0)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rng-seed", type=int, default=0)
     parser.add_argument("--eval-episodes", type=int, default=96)
