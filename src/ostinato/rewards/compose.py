@@ -34,12 +34,12 @@ class RewardConfig(Struct, frozen=True, forbid_unknown_fields=True):
     reverted: float = -0.6
     answered: float = 1.0
     answered_silently: float = 0.5
-    asked: float = -3.4
-    undone: float = -3.6
+    asked: float = -2.4
+    undone: float = -2.6
     dissatisfied: float = -0.3
     invalid_call: float = -0.1
     invalid_cap: int = 4
-    effort_weight: float = -0.014
+    effort_weight: float = -0.008
     effort_k: float = 1 / 40
     effort_q: float = 0.0
     call_tokens: float = 8.0
