@@ -165,7 +165,6 @@ class Controller:
         name = "damaged candidate" if state.damaged else "candidate"
         self.watcher.said(f"cycle {number}: gate {gate.answer} the {name} {state.candidate}: {gate.reason}")
         if admitted:
-            await self.hands.load("candidate", state.candidate)
             return msgspec.structs.replace(state, stage="experiment", experiment_at=experiment.started_at)
         return self._next_cycle(state, promoted=False, harmful=gate.answer == "blocked")
 
