@@ -19,8 +19,8 @@ def run_engine(
     weights_root: Path, port: int, slots: dict[str, str], threads: int = 1, device: str = "cpu", max_len: int = 768
 ) -> None:
     """Serve on 127.0.0.1:`port` (0 takes a free one) until SIGTERM or SIGINT, with `slots` (slot to version) loaded.
-    Prints one line of JSON, {"ready": true, "port": N}, when it listens. Raises `ConflictError` when the port is taken
-    and what loading raises."""
+    Says so in a line of JSON when it is ready, as `ostinato.loopback.serve` does. Raises `ConflictError` when the port
+    is taken and what loading raises."""
     from ostinato.engine.run import serve
 
     serve(weights_root, port, slots, EngineConfig(threads=threads, device=device, max_len=max_len))

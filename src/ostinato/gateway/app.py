@@ -18,7 +18,7 @@ from ostinato.gateway.config import GatewayConfig
 from ostinato.gateway.errors import WrongMethodError, error_json
 from ostinato.gateway.gateway import Gateway
 from ostinato.gateway.intake import FeedbackEndpoint
-from ostinato.records import Engine, MissingError, OstinatoError, UnavailableError, new_id
+from ostinato.records import BadInputError, Engine, MissingError, OstinatoError, UnavailableError, new_id
 from ostinato.store import Ledger
 
 _COUNTED = {"/v1/chat/completions": "http.requests.chat", "/v1/feedback": "http.requests.feedback"}
@@ -147,8 +147,8 @@ async def _ours(_: Request, error: Exception) -> Response:
 async def _theirs(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException), "registered for these alone"
     text = f"{request.method} {request.url.path}: {error.detail}."
-    refused = MissingError(text) if error.status_code == 404 else WrongMethodError(text)
-    return _refusal(refused, error.headers)
+    refused = {404: MissingError, 405: WrongMethodError}.get(error.status_code, BadInputError)
+    return _refusal(refused(text), error.headers)
 
 
 async def _unforeseen(_: Request, error: Exception) -> Response:
