@@ -18,7 +18,8 @@ def test_the_recipe_writes_a_whole_model_folder(tmp_path: Path, capfd: pytest.Ca
     """Weights, configuration, tokenizer, log and sources; a second run over it has nothing left to train."""
     config = SeedConfig(
         tmp_path,
-        minutes=0.02,
+        pretraining_steps=2,
+        steps=4,
         eval_episodes=2,
         model=TINY,
         data=DataConfig(demonstrations=3, drills=1, windows=2, window=32, chunk=2),
@@ -29,7 +30,7 @@ def test_the_recipe_writes_a_whole_model_folder(tmp_path: Path, capfd: pytest.Ca
     files = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert isinstance(format_for(files), TinyFormat)
     assert b"Python Software Foundation" in files["sources.txt"]
-    assert b"minutes" in files["RECIPE.md"]
+    assert b"steps" in files["RECIPE.md"]
     lines = [json.loads(line) for line in files["log.jsonl"].splitlines()]
     assert {"pretraining", "demonstrations"} <= {line.get("phase") for line in lines}
     assert sum("evaluation" in line for line in lines) == 3

@@ -46,7 +46,7 @@ def test_it_is_an_agent_with_room_above_it() -> None:
 @pytest.mark.timeout(7200)
 def test_the_recipe_makes_it_again(tmp_path: Path) -> None:
     """Trained afresh, it comes within 5 points of the shipped one, on the same 600 tasks (which add error of their own:
-    about 4 points on the difference, so 9 in all). On a busy or slower machine give it more minutes."""
+    about 4 points on the difference, so 9 in all)."""
     train_seed(SeedConfig(tmp_path / "seed", eval_episodes=20))
     assert abs(exam(tmp_path / "seed", 600).solved - exam(SEED_MODEL, 600).solved) < 0.05 + 0.04
 
@@ -55,5 +55,5 @@ def test_the_command_has_the_recipes_defaults() -> None:
     """`ostinato tinyworld train-seed` trains what the recipe trains."""
     defaults = SeedConfig(Path("anywhere"))
     given = inspect.signature(train_seed_command).parameters
-    assert given["minutes"].default == defaults.minutes
+    assert given["steps"].default == defaults.steps
     assert given["threads"].default == defaults.threads
