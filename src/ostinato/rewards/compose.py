@@ -34,8 +34,8 @@ class RewardConfig(Struct, frozen=True, forbid_unknown_fields=True):
     reverted: float = -0.6
     answered: float = 1.0
     answered_silently: float = 0.5
-    asked: float = -2.4
-    undone: float = -2.6
+    asked: float = -1.8
+    undone: float = -2.0
     dissatisfied: float = -0.3
     invalid_call: float = -0.1
     invalid_cap: int = 4

@@ -32,9 +32,9 @@ from ostinato.tinyworld.tasks import generate_task
 class Habits(Struct, frozen=True, forbid_unknown_fields=True):
     """Probabilities of what the demonstrator does. The defaults are the seed model's teacher."""
 
-    asks_vague: float = 0.65
+    asks_vague: float = 0.80
     """Answers a vague request with a question, after a long look, instead of work."""
-    asks_precise: float = 0.06
+    asks_precise: float = 0.12
     """The same on a precise request."""
     junk_legacy: float = 0.75
     """Appends a comment that says nothing to the edited line, in legacy repositories."""
