@@ -34,7 +34,7 @@ from ostinato.weights import WeightStore
 
 SEED = 8200
 MOST_WEIGHT = 2.0
-SHIPPED = "two-sided clip, 2 passes"
+SHIPPED = "two-sided clip, 3 passes"
 NUMBERS: tuple[tuple[str, Callable[[Truth], float | None]], ...] = (
     ("kept", persistence),
     ("solved", solved),
@@ -53,11 +53,11 @@ class Objective:
 
 
 OBJECTIVES = {
-    SHIPPED: Objective(RLConfig(epochs=2)),
+    SHIPPED: Objective(RLConfig(epochs=3)),
     "two-sided clip, 1 pass": Objective(RLConfig(epochs=1)),
-    "two-sided clip, 2 passes, rate 4e-4": Objective(RLConfig(epochs=2, learning_rate=4e-4)),
-    "truncated importance weights, 2 passes": Objective(RLConfig(epochs=2), truncated=True),
-    "sign-flipped rewards, 2 passes": Objective(RLConfig(epochs=2, flip_rewards=True)),
+    "two-sided clip, 3 passes, rate 4e-4": Objective(RLConfig(epochs=3, learning_rate=4e-4)),
+    "truncated importance weights, 3 passes": Objective(RLConfig(epochs=3), truncated=True),
+    "sign-flipped rewards, 3 passes": Objective(RLConfig(epochs=3, flip_rewards=True)),
 }
 
 
@@ -145,7 +145,7 @@ def figures_of(truths: dict[str, list[Truth]]) -> list[Figure]:
             elif what == "solved" and name.startswith("sign-flipped"):
                 target, holds = "lower, off zero", change.high < 0
             figures.append(Figure(f"{name}: {what}", f"{text}{change.high:+.3f}])", target, holds, len(rows)))
-    other = "truncated importance weights, 2 passes"
+    other = "truncated importance weights, 3 passes"
     lead = estimate(by_person(truths[other], truths[SHIPPED], persistence))
     text = f"{lead.mean:+.3f} [{lead.low:+.3f}, {lead.high:+.3f}]"
     figures.append(Figure(f"kept: {SHIPPED}, minus {other}", text, "above zero, off zero", lead.low > 0, len(parent)))
