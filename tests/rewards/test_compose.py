@@ -17,13 +17,13 @@ def reward(**given_signals: object) -> float:
 
 
 def test_effort_is_the_published_curve() -> None:
-    """C(0) = 0 with slope 1; q = 1 is the logarithm; q = 0 is linear; the default takes .008 for a token."""
+    """C(0) = 0 with slope 1; q = 1 is the logarithm; q = 0 is linear; the default takes .011 for a token."""
     assert effort_cost(0.0, 1 / 40, 1.0) == 0.0
     assert effort_cost(1e-6, 1 / 40, 2.0) == pytest.approx(1e-6, rel=1e-3)
     assert effort_cost(100.0, 1 / 40, 0.0) == pytest.approx(100.0)
     assert effort_cost(100.0, 1 / 40, 1.0) == pytest.approx(effort_cost(100.0, 1 / 40, 1.0 + 1e-7), rel=1e-4)
     parts = reward_parts(Signals(edited=True, tokens=80), Outcome.KEPT, CONFIG)
-    assert parts["effort"] == pytest.approx(-0.008 * 80)
+    assert parts["effort"] == pytest.approx(-0.011 * 80)
 
 
 @given(st.floats(0, 5000), st.floats(0, 5000), st.floats(0, 3))

@@ -39,7 +39,7 @@ class RewardConfig(Struct, frozen=True, forbid_unknown_fields=True):
     dissatisfied: float = -0.3
     invalid_call: float = -0.1
     invalid_cap: int = 4
-    effort_weight: float = -0.008
+    effort_weight: float = -0.011
     effort_k: float = 1 / 40
     effort_q: float = 0.0
     call_tokens: float = 8.0
