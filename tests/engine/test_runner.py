@@ -5,23 +5,53 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from msgspec.structs import replace
 
 from ostinato.engine.experts import DenseExperts, RoutedExperts
 from ostinato.engine.kv import Rows, Zone
 from ostinato.engine.layout import build_weights
 from ostinato.engine.runner import Batch, Piece, run_pass
-from ostinato.model import ModelConfig, state_to_bits
+from ostinato.model import Groups, Latent, ModelConfig, Yarn, state_to_bits
 from ostinato.records import BadInputError
 
+DEEPSEEK = ModelConfig(
+    "deepseek_v3",
+    70,
+    32,
+    3,
+    4,
+    4,
+    4,
+    48,
+    8,
+    2,
+    24,
+    num_shared_experts=1,
+    tie_word_embeddings=False,
+    latent=Latent(10, 12, 6, 4, 8),
+    groups=Groups(4, 2, 2.5),
+)
+STRETCHED = Yarn(40.0, 8, mscale=0.7, mscale_all_dim=1.0)
+NAMES = ["moe", "moe-plain-shares", "moe-routed", "dense", "yarn", "latent", "latent-plain-query", "latent-yarn"]
 SHAPES = [
     ModelConfig("qwen3_moe", 70, 32, 2, 4, 2, 8, 0, 4, 2, 16),
     ModelConfig("qwen3_moe", 70, 32, 3, 4, 4, 16, 0, 5, 3, 24, norm_topk_prob=False, tie_word_embeddings=False),
     ModelConfig("qwen3_moe", 70, 32, 2, 6, 2, 8, 0, 8, 2, 16, rope_theta=1e6),
     ModelConfig("qwen3", 70, 24, 2, 4, 1, 8, 40),
+    ModelConfig("qwen3", 70, 24, 2, 4, 1, 32, 40, rope_theta=50.0, yarn=Yarn(4.0, 8)),
+    replace(DEEPSEEK, num_dense_layers=1, latent=Latent(10, 11, 6, 4, 8)),
+    replace(DEEPSEEK, latent=Latent(0, 12, 6, 8, 8, rope_interleave=False), groups=Groups(1, 1, 1.0)),
+    replace(
+        DEEPSEEK,
+        num_experts=4,
+        groups=Groups(2, 2, 2.0),
+        num_shared_experts=2,
+        yarn=STRETCHED,
+    ),
 ]
 
 
-@pytest.mark.parametrize("config", SHAPES, ids=["moe", "moe-plain-shares", "moe-routed", "dense"])
+@pytest.mark.parametrize("config", SHAPES, ids=NAMES)
 def test_runner_matches_the_plain_model(config: ModelConfig, oracle: Any) -> None:
     """Pieces of prompts and decoding steps of several sequences give the logits and experts of one plain pass."""
     model = oracle.make(config, seed=3)
@@ -55,7 +85,7 @@ def test_runner_matches_the_plain_model(config: ModelConfig, oracle: Any) -> Non
         reference = model(torch.tensor([ids[: len(logits)]]))
         torch.testing.assert_close(logits, reference.logits_BTV[0], atol=1e-4, rtol=0)
         chosen = np.concatenate(experts[text])
-        assert chosen.shape == (len(logits), config.num_layers, config.num_experts_per_tok)
+        assert chosen.shape == (len(logits), config.num_moe_layers, config.num_experts_per_tok)
         assert chosen.flatten().tolist() == reference.experts_BTLK.flatten().tolist()
 
 

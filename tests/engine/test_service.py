@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ import torch
 from ostinato.engine.config import EngineConfig
 from ostinato.engine.sequence import Sink
 from ostinato.engine.service import Service
-from ostinato.model import config_to_hf, state_to_bits
+from ostinato.model import Groups, Latent, ModelConfig, Yarn, config_to_hf, state_to_bits
 from ostinato.records import (
     BadInputError,
     ConflictError,
@@ -52,6 +53,54 @@ def _check_against_reference(ids: list[int], got: Generation, model: Any, oracle
     assert len(experts) == len(whole) - 1 - start
     reference = model(torch.tensor([whole])).experts_BTLK[0].numpy()
     assert (experts == reference[start : len(whole) - 1]).mean() > 0.98  # near-ties may fall either way
+
+
+FAMILIES = {
+    "yarn": ModelConfig("qwen3_moe", 96, 32, 2, 4, 2, 16, 48, 4, 2, 16, rope_theta=50.0, yarn=Yarn(4.0, 16)),
+    "deepseek": ModelConfig(
+        "deepseek_v3",
+        96,
+        32,
+        3,
+        4,
+        4,
+        4,
+        48,
+        8,
+        2,
+        16,
+        num_dense_layers=1,
+        num_shared_experts=1,
+        latent=Latent(10, 12, 6, 4, 8),
+        groups=Groups(4, 2, 2.5),
+    ),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_every_family_is_served(family: str, tmp_path: Path, oracle: Any) -> None:
+    """From a published version, with prefixes re-used: the plain model's greedy text, log-probabilities and experts."""
+    config = FAMILIES[family]
+    model = oracle.make(config, seed=3)
+    store = WeightStore(tmp_path)
+    frame = {"config.json": msgspec.json.encode(config_to_hf(config))}
+    version = store.publish(state_to_bits(model), parent=None, frame=frame).version
+    service = Service(store, EngineConfig(max_len=160, rows=24, running=8, prefill_tokens=32))
+    service.load("release", version)
+    try:
+        ids = oracle.prompt(5, 50)
+        for _ in range(2):
+            crowd = await asyncio.gather(*(oracle.ask(service, _request(ids[:cut])) for cut in (20, 35, 50)))
+            for cut, got in zip((20, 35, 50), crowd, strict=True):
+                assert got.ids == oracle.greedy(model, ids[:cut], 12)
+                logprobs = oracle.logprobs(model, ids[:cut] + got.ids)
+                expected = [logprobs[cut - 1 + i, token] for i, token in enumerate(got.ids)]
+                np.testing.assert_allclose(got.logprobs, expected, atol=1e-4)
+                known = np.frombuffer(got.experts, np.uint16).reshape(-1, config.num_moe_layers, 2)
+                whole = model(torch.tensor([ids[:cut] + got.ids])).experts_BTLK[0].numpy()
+                assert (np.sort(known) == np.sort(whole[cut + 11 - len(known) : cut + 11])).mean() > 0.98
+    finally:
+        service.close()
 
 
 async def test_sampled_logprobs_match_the_reference(service: Service, published: Any, oracle: Any) -> None:

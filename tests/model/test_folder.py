@@ -6,10 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from msgspec.structs import replace
 
 from ostinato.model import (
+    Groups,
+    Latent,
     ModelConfig,
     Transformer,
+    Yarn,
     config_from_hf,
     config_to_hf,
     load_bits,
@@ -22,12 +26,31 @@ from ostinato.model import (
 from ostinato.records import BadInputError, MissingError
 
 CONFIG = ModelConfig("qwen3_moe", 61, 32, 2, 4, 2, 8, 48, 4, 2, 24)
+DEEPSEEK = ModelConfig(
+    "deepseek_v3",
+    61,
+    32,
+    3,
+    4,
+    4,
+    4,
+    48,
+    8,
+    2,
+    24,
+    num_dense_layers=1,
+    num_shared_experts=1,
+    latent=Latent(10, 12, 6, 4, 8),
+    groups=Groups(4, 2, 2.5),
+)
 
 
 def test_configuration_round_trip() -> None:
     """What we write as config.json we read back equal, dense and mixture."""
     dense = ModelConfig("qwen3", 40, 24, 3, 3, 1, 16, 20, rope_theta=1e6, tie_word_embeddings=False)
-    for config in (CONFIG, dense):
+    stretched = replace(dense, yarn=Yarn(4.0, 256, truncate=False))
+    direct = replace(DEEPSEEK, latent=Latent(0, 12, 6, 4, 8, rope_interleave=False))
+    for config in (CONFIG, dense, stretched, DEEPSEEK, direct):
         assert config_from_hf(json.loads(json.dumps(config_to_hf(config)))) == config
 
 
@@ -40,7 +63,8 @@ def test_configuration_round_trip() -> None:
         ("use_sliding_window", True),
         ("decoder_sparse_step", 2),
         ("mlp_only_layers", [0]),
-        ("rope_scaling", {"rope_type": "yarn", "factor": 4.0}),
+        ("rope_parameters", {"rope_type": "yarn", "factor": 4.0}),
+        ("rope_parameters", {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8, "warp": 9}),
         ("rope_parameters", {"rope_type": "linear", "factor": 2.0}),
         ("layer_types", ["sliding_attention", "full_attention"]),
         ("quantization_config", {"bits": 4}),
@@ -55,6 +79,55 @@ def test_unsupported_configuration_is_refused_by_field(field: str, value: object
         config_from_hf(config_to_hf(CONFIG) | {field: value})
     assert caught.value.param == field
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("scoring_func", "softmax"),
+        ("topk_method", "greedy"),
+        ("moe_layer_freq", 2),
+        ("num_key_value_heads", 2),
+        ("first_k_dense_replace", 3),
+        ("n_group", 3),
+        ("topk_group", 5),
+        ("num_experts_per_tok", 5),
+        ("kv_lora_rank", 0),
+        ("qk_rope_head_dim", 3),
+    ],
+)
+def test_unsupported_deepseek_is_refused_by_field(field: str, value: object) -> None:
+    """The same for what only this family has."""
+    with pytest.raises(BadInputError, match=field) as caught:
+        config_from_hf(config_to_hf(DEEPSEEK) | {field: value})
+    assert caught.value.param == field
+
+
+def test_the_bias_of_a_router_stays_exact(tmp_path: Path) -> None:
+    """Through a folder, and through bits."""
+    model = Transformer(DEEPSEEK, seed=5)
+    name = "model.layers.1.mlp.gate.e_score_correction_bias"
+    bias = torch.linspace(0.1, 0.2, 8)
+    model.state_dict()[name].copy_(bias)
+    save_folder(tmp_path, model)
+    assert torch.equal(load_model(tmp_path).state_dict()[name], bias)
+    bits = state_to_bits(model)
+    assert bits[name].dtype == np.float32
+    assert bits["model.layers.1.mlp.gate.weight"].dtype == np.uint16
+    other = Transformer(DEEPSEEK, seed=6)
+    load_bits(other, bits)
+    assert torch.equal(other.state_dict()[name], bias)
+
+
+def test_layers_for_multi_token_prediction_are_left_with_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    """DeepSeek-V3's files hold one more layer than its configuration counts; others must not."""
+    bits = state_to_bits(Transformer(DEEPSEEK, seed=5))
+    more = bits | {"model.layers.3.eh_proj.weight": bits["model.norm.weight"]}
+    load_bits(Transformer(DEEPSEEK), more)
+    assert "1 tensors of layers after the 3" in caplog.text
+    own = state_to_bits(Transformer(CONFIG))
+    with pytest.raises(BadInputError, match="unexpected tensor"):
+        load_bits(Transformer(CONFIG), own | {"model.layers.2.eh_proj.weight": own["model.norm.weight"]})
 
 
 def test_folder_round_trip_in_bf16(tmp_path: Path) -> None:

@@ -4,11 +4,29 @@ import pytest
 import torch
 from torch import Tensor
 
-from ostinato.model import KVCache, ModelConfig, Transformer
+from ostinato.model import Groups, KVCache, Latent, ModelConfig, Transformer
+from ostinato.model.moe import MixtureOfExperts
 from ostinato.records import BadInputError
 
 DENSE = ModelConfig("qwen3", 61, 32, 2, 4, 2, 8, 48)
 MOE = ModelConfig("qwen3_moe", 61, 32, 2, 4, 2, 8, 48, 4, 2, 24)
+DEEPSEEK = ModelConfig(
+    "deepseek_v3",
+    61,
+    32,
+    3,
+    4,
+    4,
+    4,
+    48,
+    8,
+    2,
+    24,
+    num_dense_layers=1,
+    num_shared_experts=1,
+    latent=Latent(10, 12, 6, 4, 8),
+    groups=Groups(4, 2, 2.5),
+)
 
 
 def ids_for(config: ModelConfig, rows: int = 2, length: int = 17) -> Tensor:
@@ -23,7 +41,7 @@ def gradient(model: Transformer, name: str) -> Tensor:
     return grad
 
 
-@pytest.mark.parametrize("config", [DENSE, MOE])
+@pytest.mark.parametrize("config", [DENSE, MOE, DEEPSEEK])
 def test_packed_documents_do_not_see_each_other(config: ModelConfig) -> None:
     """Two documents in one row give the logits that each gives alone."""
     model = Transformer(config, seed=1)
@@ -36,7 +54,7 @@ def test_packed_documents_do_not_see_each_other(config: ModelConfig) -> None:
     torch.testing.assert_close(together[:, 6:15], model(second).logits_BTV, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("config", [DENSE, MOE])
+@pytest.mark.parametrize("config", [DENSE, MOE, DEEPSEEK])
 def test_cache_gives_the_logits_of_the_whole_forward(config: ModelConfig) -> None:
     """Ragged prefill with padding, then one token at a time, equals the forward over everything."""
     model = Transformer(config, seed=2)
@@ -52,20 +70,52 @@ def test_cache_gives_the_logits_of_the_whole_forward(config: ModelConfig) -> Non
             torch.testing.assert_close(logits, whole[torch.arange(2), at], atol=1e-5, rtol=0)
 
 
-def test_replay_is_obeyed() -> None:
+@pytest.mark.parametrize("config", [MOE, DEEPSEEK])
+def test_replay_is_obeyed(config: ModelConfig) -> None:
     """Replaying the model's own experts gives equal logits; prescribed ones are used; rows of -1 choose themselves."""
-    model = Transformer(MOE, seed=4)
-    ids = ids_for(MOE)
+    model = Transformer(config, seed=4)
+    ids = ids_for(config)
     free = model(ids)
     assert torch.equal(free.logits_BTV, model(ids, experts_BTLK=free.experts_BTLK).logits_BTV)
-    other = (free.experts_BTLK + 1) % MOE.num_experts
+    other = (free.experts_BTLK + 1) % config.num_experts
     changed = model(ids, experts_BTLK=other)
     assert torch.equal(changed.experts_BTLK, other)
     assert not torch.allclose(changed.logits_BTV, free.logits_BTV)
     changed.logits_BTV.square().mean().backward()
-    assert gradient(model, "model.layers.0.mlp.gate.weight").abs().max() > 0
+    assert gradient(model, "model.layers.1.mlp.gate.weight").abs().max() > 0
     own = model(ids, experts_BTLK=torch.full_like(other, -1))
     assert torch.equal(own.logits_BTV, free.logits_BTV)
+
+
+@pytest.mark.parametrize("config", [MOE, DEEPSEEK])
+def test_implausible_replay_is_mended(config: ModelConfig) -> None:
+    """With a threshold of 1 only experts at least as good as the router's own last choice stay; the others become the
+    router's best. With a lower one an expert stays exactly when its score reaches that part of the last choice's."""
+    layer = MixtureOfExperts(config)
+    rng = torch.Generator().manual_seed(8)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.normal_(0.0, 0.5, generator=rng)
+    x = torch.randn(200, config.hidden_size, generator=rng)
+    free = layer(x)
+    given = torch.stack([torch.randperm(config.num_experts, generator=rng)[:2] for _ in range(200)])
+    own = [set(row) for row in free.experts.tolist()]
+    assert torch.equal(layer(x, given).experts, given), "0 replays whatever is given"
+    layer.plausibility = 1.0
+    mended = layer(x, given).experts
+    assert any(set(row) != set(old) for row, old in zip(mended.tolist(), given.tolist(), strict=True))
+    scores = layer.gate.scores(x).scores
+    lowest = scores.gather(1, free.experts).amin(dim=1)
+    for threshold in (1.0, 0.6):
+        layer.plausibility = threshold
+        for row, (old, new) in enumerate(zip(given.tolist(), layer(x, given).experts.tolist(), strict=True)):
+            kept = {expert for expert in old if scores[row, expert] >= threshold * lowest[row]}
+            assert kept <= set(new) and len(set(new)) == 2
+            assert set(new) - kept <= own[row]
+    layer.plausibility = 1.0
+    torch.testing.assert_close(layer(x, free.experts).out, free.out, atol=0, rtol=0)
+    chooses = torch.full_like(given, -1)
+    assert torch.equal(layer(x, chooses).experts, free.experts)
 
 
 def test_equal_runs_are_equal_to_the_bit() -> None:

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from ostinato.model import ModelConfig
+from ostinato.model import Groups, ModelConfig
 
 
 class Mixed(NamedTuple):
@@ -43,19 +43,50 @@ class FeedForward:
         return Mixed(torch.addmm(hidden_NH, wide, self.down), None)
 
 
+class Route:
+    """Which experts a token goes to, from the router's logits: as `model.moe` says, for both kinds of router. `bias_E`
+    belongs to a router with groups."""
+
+    def __init__(self, config: ModelConfig, bias_E: Tensor | None) -> None:
+        self.experts, self.top_k, self.normalise = config.num_experts, config.num_experts_per_tok, config.norm_topk_prob
+        self.groups, self.bias = config.groups, bias_E
+
+    def __call__(self, logits_NE: Tensor) -> tuple[Tensor, Tensor]:
+        """Shares [N, k] and numbers [N, k] of the chosen experts, largest first."""
+        if self.groups is not None:
+            return self._in_groups(logits_NE.sigmoid(), self.groups)
+        top, experts = logits_NE.topk(self.top_k, dim=-1)
+        if self.normalise:
+            # Probabilities over all experts, renormalised over the chosen, are a softmax over the chosen logits.
+            return top.softmax(dim=-1), experts
+        return logits_NE.softmax(dim=-1).gather(1, experts), experts
+
+    def _in_groups(self, scores_NE: Tensor, groups: Groups) -> tuple[Tensor, Tensor]:
+        choice = (scores_NE if self.bias is None else scores_NE + self.bias).view(len(scores_NE), groups.n_group, -1)
+        if groups.topk_group < groups.n_group:
+            best = choice.topk(2, dim=-1).values.sum(dim=-1).topk(groups.topk_group, dim=-1).indices
+            out = torch.ones(choice.shape[:2], dtype=torch.bool, device=choice.device).scatter_(1, best, False)
+            choice = choice.masked_fill(out[..., None], -torch.inf)
+        experts = choice.flatten(1).topk(self.top_k, dim=-1).indices
+        shares = scores_NE.gather(1, experts)
+        if self.normalise:
+            shares = shares / (shares.sum(dim=-1, keepdim=True) + 1e-20)
+        return shares * groups.routed_scaling_factor, experts
+
+
 class DenseExperts:
     """All experts for every token; those not chosen get the share 0. More arithmetic, but four operations whatever the
     batch: fastest where there are few experts. `fused` [H, 2EI + E] holds gates, ups and router; `down` [EI, H]."""
 
-    def __init__(self, config: ModelConfig, fused: Tensor, down: Tensor) -> None:
-        self.config, self.fused, self.down = config, fused, down
+    def __init__(self, route: Route, fused: Tensor, down: Tensor) -> None:
+        self.route, self.fused, self.down = route, fused, down
         self.width = down.shape[0]
 
     def __call__(self, hidden_NH: Tensor, normed_NH: Tensor) -> Mixed:
         """One product in, one product out."""
         mixed = torch.mm(normed_NH, self.fused)
-        N, E = mixed.shape[0], self.config.num_experts
-        shares, experts = _route(self.config, mixed[:, 2 * self.width :])
+        N, E = mixed.shape[0], self.route.experts
+        shares, experts = self.route(mixed[:, 2 * self.width :])
         shares_NE = mixed.new_zeros(N, E).scatter_(1, experts, shares)
         wide = F.silu(mixed[:, : self.width]).mul_(mixed[:, self.width : 2 * self.width])
         wide.view(N, E, -1).mul_(shares_NE[:, :, None])
@@ -66,12 +97,12 @@ class RoutedExperts:
     """Each expert sees only its own tokens: least arithmetic, for many experts. `router` [H, E], `gate_up` [E, H, 2I],
     `down` [E, I, H]."""
 
-    def __init__(self, config: ModelConfig, router: Tensor, gate_up: Tensor, down: Tensor) -> None:
-        self.config, self.router, self.gate_up, self.down = config, router, gate_up, down
+    def __init__(self, route: Route, router: Tensor, gate_up: Tensor, down: Tensor) -> None:
+        self.route, self.router, self.gate_up, self.down = route, router, gate_up, down
 
     def __call__(self, hidden_NH: Tensor, normed_NH: Tensor) -> Mixed:
         """Tokens are visited expert by expert, in rising order of the expert's number."""
-        shares, experts = _route(self.config, torch.mm(normed_NH, self.router))
+        shares, experts = self.route(torch.mm(normed_NH, self.router))
         out = hidden_NH.clone()
         for expert in sorted(set(experts.flatten().tolist())):
             rows, place = (experts == expert).nonzero(as_tuple=True)
@@ -81,10 +112,13 @@ class RoutedExperts:
         return Mixed(out, experts)
 
 
-def _route(config: ModelConfig, logits_NE: Tensor) -> tuple[Tensor, Tensor]:
-    """Shares [N, k] and numbers [N, k] of the chosen experts, largest first."""
-    top, experts = logits_NE.topk(config.num_experts_per_tok, dim=-1)
-    if config.norm_topk_prob:
-        # Probabilities over all experts, renormalised over the chosen, are a softmax over the chosen logits.
-        return top.softmax(dim=-1), experts
-    return logits_NE.softmax(dim=-1).gather(1, experts), experts
+class SharedExperts:
+    """Experts, and a plain part that sees every token beside them."""
+
+    def __init__(self, experts: FeedForwardPart, shared: FeedForward) -> None:
+        self.experts, self.shared = experts, shared
+
+    def __call__(self, hidden_NH: Tensor, normed_NH: Tensor) -> Mixed:
+        """Both are added to the residual stream."""
+        mixed = self.experts(hidden_NH, normed_NH)
+        return Mixed(self.shared(mixed.hidden, normed_NH).hidden, mixed.experts)

@@ -5,7 +5,8 @@ holds the sequences that decode now, without gaps, so that one batched product r
 transposed there, which makes scores about twice as fast. A sequence is copied from its row into the zone when its
 prompt is done, and what it drew is copied back when it ends.
 
-Shapes: R rows, A zone slots, K key heads, T positions, C head size, L layers, k experts for each token.
+Shapes: R rows, A zone slots, K key heads, T positions, C size of a key, U of a value, L layers with experts,
+k experts for each token.
 """
 
 import numpy as np
@@ -13,23 +14,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ostinato.engine.projections import head_sizes
 from ostinato.model import ModelConfig
 
 
 def row_bytes(config: ModelConfig, max_len: int) -> int:
     """Bytes of the keys and values of one sequence of `max_len` positions."""
-    return max_len * config.num_layers * 2 * config.num_kv_heads * config.head_dim * 4
+    heads, key, value = head_sizes(config)
+    return max_len * config.num_layers * heads * (key + value) * 4
 
 
 class Rows:
-    """Keys and values float32 [R, K, T, C] for each layer, and the expert choices uint16 [R, T, L, k]."""
+    """Keys float32 [R, K, T, C] and values [R, K, T, U] for each layer, and the expert choices uint16 [R, T, L, k]."""
 
     def __init__(self, config: ModelConfig, rows: int, max_len: int, device: str = "cpu") -> None:
-        shape = (rows, config.num_kv_heads, max_len, config.head_dim)
-        self.keys = [_zeros(shape, device) for _ in range(config.num_layers)]
-        self.values = [_zeros(shape, device) for _ in range(config.num_layers)]
+        heads, key, value = head_sizes(config)
+        self.keys = [_zeros((rows, heads, max_len, key), device) for _ in range(config.num_layers)]
+        self.values = [_zeros((rows, heads, max_len, value), device) for _ in range(config.num_layers)]
         self.experts: NDArray[np.uint16] = np.zeros(
-            (rows, max_len, config.num_layers, config.num_experts_per_tok), np.uint16
+            (rows, max_len, config.num_moe_layers, config.num_experts_per_tok), np.uint16
         )
 
     def copy(self, source: int, target: int, length: int) -> None:
@@ -40,13 +43,13 @@ class Rows:
 
 
 class Zone:
-    """Keys float32 [A, K, C, T] and values [A, K, T, C] for each layer, and the index arithmetic to write into them."""
+    """Keys float32 [A, K, C, T] and values [A, K, T, U] for each layer, and the index arithmetic to write into them."""
 
     def __init__(self, config: ModelConfig, slots: int, max_len: int, device: str = "cpu") -> None:
-        K, C, L = config.num_kv_heads, config.head_dim, config.num_layers
+        (K, C, U), L = head_sizes(config), config.num_layers
         self.slots, self.kv_heads, self.max_len = slots, K, max_len
         self.keys = [_zeros((slots, K, C, max_len), device) for _ in range(L)]
-        self.values = [_zeros((slots, K, max_len, C), device) for _ in range(L)]
+        self.values = [_zeros((slots, K, max_len, U), device) for _ in range(L)]
         self._key_base = (torch.arange(slots * K * C, device=device) * max_len).view(slots, K * C)
         self._value_base = (torch.arange(slots * K, device=device) * max_len).view(slots, K)
         self._along = torch.arange(max_len, device=device)
@@ -74,7 +77,7 @@ class Zone:
         return (self._key_base[: len(positions_D)] + positions_D[:, None]).view(-1)
 
     def value_index(self, positions_D: Tensor) -> Tensor:
-        """The same for values seen as [A x K x T, C]: int64 [D x K]."""
+        """The same for values seen as [A x K x T, U]: int64 [D x K]."""
         return (self._value_base[: len(positions_D)] + positions_D[:, None]).view(-1)
 
     def mask(self, positions_D: Tensor, length: int) -> Tensor:

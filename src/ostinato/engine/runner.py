@@ -3,10 +3,11 @@
 
 All tokens of a pass are packed into one [N, H] matrix, whatever sequence they belong to; only attention looks at
 sequences. At the sizes of the seed model the number of operations decides, not the arithmetic, so each is spent with
-care (see layout.py). The shape is Qwen3's (arXiv:2505.09388) and Qwen3-MoE's.
+care (see layout.py). The shapes are those of Qwen3 (arXiv:2505.09388), Qwen3-MoE and DeepSeek-V3 (arXiv:2412.19437).
 
-Shapes: N tokens of a pass, D decoding tokens (the first D of N), H hidden, Q query heads, K key heads, C head size,
-T positions, L layers, k experts for each token, M tokens whose logits are wanted, V vocabulary.
+Shapes: N tokens of a pass, D decoding tokens (the first D of N), H hidden, Q query heads, K key heads, C size of a key,
+U of a value, T positions, L layers with experts, k experts for each token, M tokens whose logits are wanted,
+V vocabulary.
 """
 
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from ostinato.engine.kv import Rows, Zone
 from ostinato.engine.layout import LayerWeights, Weights
+from ostinato.engine.projections import Heads, normed
 
 
 class Piece(NamedTuple):
@@ -41,7 +43,7 @@ class Batch(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """Logits float32 [M, V] and the chosen experts uint16 [N, L, k] (k = 0 for a dense model)."""
+    """Logits float32 [M, V] and the chosen experts uint16 [N, L, k] (L = k = 0 for a dense model)."""
 
     logits_MV: Tensor
     experts_NLk: NDArray[np.uint16]
@@ -69,19 +71,13 @@ def run_pass(weights: Weights, rows: Rows, zone: Zone | None, batch: Batch) -> P
         for number, layer in enumerate(weights.layers):
             attended = _attend(weights, layer, number, hidden, rows, zone, batch, shared)
             hidden = torch.addmm(hidden, attended, layer.out)
-            hidden, experts = layer.feed_forward(hidden, _normed(hidden, weights.eps_hidden))
+            hidden, experts = layer.feed_forward(hidden, normed(hidden, weights.eps_hidden))
             if experts is not None:
                 chosen.append(experts)
         if len(batch.wanted) != len(batch.tokens):
             hidden = hidden[batch.wanted]
-        logits = torch.mm(_normed(hidden, weights.eps_hidden), weights.head)
-        return Pass(logits, _experts(chosen, len(batch.tokens), len(weights.layers)))
-
-
-def _normed(x: Tensor, eps: Tensor) -> Tensor:
-    """`x` over its root mean square, without the factor that layout.py folded into the next matrix."""
-    scale: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True).hypot_(eps)
-    return x / scale
+        logits = torch.mm(normed(hidden, weights.eps_hidden), weights.head)
+        return Pass(logits, _experts(chosen, len(batch.tokens)))
 
 
 def _share(weights: Weights, zone: Zone | None, batch: Batch, positions: Tensor) -> _Shared:
@@ -113,57 +109,55 @@ def _attend(
     batch: Batch,
     shared: _Shared,
 ) -> Tensor:
-    """The attention's output [N, QC], before the output matrix."""
-    config = weights.config
-    N, Q, K, C = hidden_NH.shape[0], config.num_heads, config.num_kv_heads, config.head_dim
-    mixed = torch.mm(_normed(hidden_NH, weights.eps_hidden), layer.qkv).view(N, Q + 2 * K, C)
-    qk = mixed[:, : Q + K]
-    qk.div_(torch.linalg.vector_norm(qk, dim=-1, keepdim=True).hypot_(weights.eps_head)).mul_(layer.qk_scale)
-    torch.view_as_complex(qk.view(N, Q + K, C // 2, 2)).mul_(shared.turns)
+    """The attention's output [N, QU], before the output matrix."""
+    heads = layer.projection(normed(hidden_NH, weights.eps_hidden), shared.turns)
     parts: list[Tensor] = []
     at = batch.decoding
     if at:
         assert zone is not None
-        parts.append(_decode(mixed[:at], Q, K, number, zone, shared))
+        first = Heads(*(part[:at] for part in heads)) if batch.pieces else heads
+        parts.append(_decode(first, number, zone, shared))
     for piece, mask in zip(batch.pieces, shared.piece_masks, strict=True):
-        parts.append(_prefill(mixed[at : at + piece.length], Q, K, number, rows, piece, mask))
+        inside = Heads(*(part[at : at + piece.length] for part in heads))
+        parts.append(_prefill(inside, number, rows, piece, mask))
         at += piece.length
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def _decode(mixed: Tensor, Q: int, K: int, number: int, zone: Zone, shared: _Shared) -> Tensor:
-    """One query for each slot against its slot's keys: [D, Q + 2K, C] to [D, QC]."""
+def _decode(heads: Heads, number: int, zone: Zone, shared: _Shared) -> Tensor:
+    """One query for each slot against its slot's keys: to [D, QU]."""
     assert shared.key_index is not None and shared.value_index is not None and shared.mask is not None
-    D, _, C = mixed.shape
+    D, Q, C = heads.queries.shape
+    K, U = heads.values.shape[1:]
     keys, values = zone.keys[number], zone.values[number]
-    keys.view(-1).index_copy_(0, shared.key_index, mixed[:, Q : Q + K].reshape(-1))
-    values.view(-1, C).index_copy_(0, shared.value_index, mixed[:, Q + K :].reshape(-1, C))
+    keys.view(-1).index_copy_(0, shared.key_index, heads.keys.reshape(-1))
+    values.view(-1, U).index_copy_(0, shared.value_index, heads.values.reshape(-1, U))
     keys = keys.view(-1, C, zone.max_len)[: D * K, :, : shared.length]
-    values = values.view(-1, zone.max_len, C)[: D * K, : shared.length]
-    scores = torch.baddbmm(shared.mask, mixed[:, :Q].reshape(D * K, Q // K, C), keys)
-    return torch.bmm(scores.softmax(dim=-1), values).view(D, Q * C)
+    values = values.view(-1, zone.max_len, U)[: D * K, : shared.length]
+    scores = torch.baddbmm(shared.mask, heads.queries.reshape(D * K, Q // K, C), keys)
+    return torch.bmm(scores.softmax(dim=-1), values).view(D, Q * U)
 
 
-def _prefill(mixed: Tensor, Q: int, K: int, number: int, rows: Rows, piece: Piece, mask: Tensor | None) -> Tensor:
-    """A piece of a prompt against its row: [n, Q + 2K, C] to [n, QC]."""
+def _prefill(heads: Heads, number: int, rows: Rows, piece: Piece, mask: Tensor | None) -> Tensor:
+    """A piece of a prompt against its row: to [n, QU]."""
     end = piece.start + piece.length
     keys, values = rows.keys[number][piece.row], rows.values[number][piece.row]
-    keys[:, piece.start : end] = mixed[:, Q : Q + K].transpose(0, 1)
-    values[:, piece.start : end] = mixed[:, Q + K :].transpose(0, 1)
+    keys[:, piece.start : end] = heads.keys.transpose(0, 1)
+    values[:, piece.start : end] = heads.values.transpose(0, 1)
     out = F.scaled_dot_product_attention(
-        mixed[:, :Q].transpose(0, 1)[None],
+        heads.queries.transpose(0, 1)[None],
         keys[None, :, :end],
         values[None, :, :end],
         attn_mask=mask,
         is_causal=mask is None,
         scale=1.0,
-        enable_gqa=Q != K,
+        enable_gqa=heads.queries.shape[1] != heads.keys.shape[1],
     )
     return out[0].transpose(0, 1).reshape(piece.length, -1)
 
 
-def _experts(chosen: list[Tensor], tokens: int, layers: int) -> NDArray[np.uint16]:
+def _experts(chosen: list[Tensor], tokens: int) -> NDArray[np.uint16]:
     if not chosen:
-        return np.zeros((tokens, layers, 0), np.uint16)
+        return np.zeros((tokens, 0, 0), np.uint16)
     stacked: NDArray[np.int64] = torch.stack(chosen, dim=1).cpu().numpy()
     return stacked.astype(np.uint16)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ostinato.model.naming import from_hf_state, to_hf_state
 from ostinato.model.transformer import Transformer
-from ostinato.records import BadInputError
+from ostinato.records import BadInputError, stays_float32
 
 Arrays = dict[str, np.ndarray]
 
@@ -21,11 +21,13 @@ def round_to_bf16(tensor: Tensor) -> Tensor:
 
 
 def state_to_bits(model: Transformer) -> Arrays:
-    """All weights as BF16 bits (uint16), rounded to nearest even, under Hugging Face's names."""
-    return {
-        name: tensor.detach().cpu().bfloat16().contiguous().view(torch.uint16).numpy()
-        for name, tensor in to_hf_state(model.state_dict()).items()
-    }
+    """All weights as BF16 bits (uint16), rounded to nearest even, under Hugging Face's names; those of
+    `stays_float32` as float32."""
+    out: Arrays = {}
+    for name, tensor in to_hf_state(model.state_dict()).items():
+        held = tensor.detach().cpu().contiguous()
+        out[name] = held.clone().numpy() if stays_float32(name) else held.bfloat16().view(torch.uint16).numpy()
+    return out
 
 
 def load_bits(model: Transformer, arrays: Mapping[str, np.ndarray]) -> None:

@@ -10,10 +10,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ostinato.model.bits import load_state
-from ostinato.model.config import ModelConfig, config_from_hf, config_to_hf
+from ostinato.model.config import ModelConfig
+from ostinato.model.hf_config import config_from_hf, config_to_hf
 from ostinato.model.naming import to_hf_state
 from ostinato.model.transformer import Transformer
-from ostinato.records import BadInputError, MissingError
+from ostinato.records import BadInputError, MissingError, stays_float32
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -54,7 +55,8 @@ def save_folder(path: Path, model: Transformer, dtype: torch.dtype = torch.bfloa
     reader sees the old one or the new one."""
     path.mkdir(parents=True, exist_ok=True)
     state = {
-        name: tensor.detach().to("cpu", dtype).contiguous() for name, tensor in to_hf_state(model.state_dict()).items()
+        name: tensor.detach().to("cpu", torch.float32 if stays_float32(name) else dtype).contiguous()
+        for name, tensor in to_hf_state(model.state_dict()).items()
     }
     text = json.dumps(config_to_hf(model.config) | {"dtype": str(dtype).removeprefix("torch.")}, indent=2)
     part = path / "config.json.part"

@@ -1,10 +1,11 @@
 """A mixture of experts whose choices can be prescribed (expert replay).
 
-The router is a softmax over all experts; the k largest are used and, if the configuration says so, their shares are
-made to sum to one (Qwen3-MoE). With replay the experts come from the caller, and their shares are still computed from
-this router, so that gradients reach it (Router Replay, arXiv:2510.11370).
+Qwen3-MoE's router is a softmax over all experts; the k largest are used and, if the configuration says so, their shares
+are made to sum to one. DeepSeek-V3's router scores each expert by a sigmoid, chooses within the best groups by score
+plus a bias, and takes the shares from the scores alone. With replay the experts come from the caller, and their shares
+are still computed from this router, so that gradients reach it (Router Replay, arXiv:2510.11370).
 
-Shapes: N tokens, H hidden, E experts, I width of an expert, k experts for each token.
+Shapes: N tokens, H hidden, E experts, I width of an expert, k experts for each token, G groups.
 """
 
 from typing import NamedTuple
@@ -13,8 +14,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from ostinato.model.config import ModelConfig
-from ostinato.model.layers import Linear
+from ostinato.model.config import Groups, ModelConfig
+from ostinato.model.layers import FeedForward, Linear
 
 
 class Routed(NamedTuple):
@@ -64,23 +65,101 @@ class Experts(nn.Module):
         return F.linear(wide.flatten(1), self.down_proj.transpose(0, 1).flatten(1))
 
 
+class Scores(NamedTuple):
+    """What a router thinks of the experts: `scores_NE` gives the shares, `choice_NE` the order of choice, and
+    `probs_NE` sums to one; all float32."""
+
+    scores: Tensor
+    choice: Tensor
+    probs: Tensor
+
+
+class SoftmaxRouter(Linear):
+    """Qwen3-MoE."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config.hidden_size, config.num_experts)
+        self.normalise = config.norm_topk_prob
+
+    def scores(self, x_NH: Tensor) -> Scores:
+        """Softmax over all experts."""
+        probs = self(x_NH).float().softmax(dim=-1)
+        return Scores(probs, probs, probs)
+
+    def shares(self, scores_Nk: Tensor) -> Tensor:
+        """Of the chosen experts."""
+        return scores_Nk / scores_Nk.sum(dim=-1, keepdim=True) if self.normalise else scores_Nk
+
+
+class GroupRouter(Linear):
+    """DeepSeek-V3. The bias balances the load, is no parameter of the loss and stays float32 in files."""
+
+    e_score_correction_bias: Tensor
+
+    def __init__(self, config: ModelConfig, groups: Groups) -> None:
+        super().__init__(config.hidden_size, config.num_experts)
+        self.groups, self.normalise = groups, config.norm_topk_prob
+        self.register_buffer("e_score_correction_bias", torch.zeros(config.num_experts))
+
+    def scores(self, x_NH: Tensor) -> Scores:
+        """Sigmoids; experts outside the best groups (by the sum of their two best) are never chosen."""
+        with torch.autocast(x_NH.device.type, enabled=False):
+            scores = F.linear(x_NH.float(), self.weight.float()).sigmoid()
+        by_group_NGe = (scores + self.e_score_correction_bias).view(len(scores), self.groups.n_group, -1)
+        best = by_group_NGe.topk(2, dim=-1).values.sum(dim=-1).topk(self.groups.topk_group, dim=-1).indices
+        out = torch.ones(by_group_NGe.shape[:2], dtype=torch.bool, device=scores.device).scatter(1, best, False)
+        choice = by_group_NGe.masked_fill(out[..., None], -torch.inf).flatten(1)
+        return Scores(scores, choice, scores / scores.sum(dim=-1, keepdim=True))
+
+    def shares(self, scores_Nk: Tensor) -> Tensor:
+        """Of the chosen experts."""
+        if self.normalise:
+            scores_Nk = scores_Nk / (scores_Nk.sum(dim=-1, keepdim=True) + 1e-20)
+        return scores_Nk * self.groups.routed_scaling_factor
+
+
 class MixtureOfExperts(nn.Module):
-    """Router and experts. `dense` picks how the experts are computed; the result is the same but for rounding."""
+    """Router, experts, and shared experts that see every token. `dense` picks how the experts are computed; the result
+    is the same but for rounding.
+
+    `plausibility` guards replay: a prescribed expert whose score is below that part of the lowest score among the
+    router's own choices is replaced by the router's best other choice. 0 replays whatever is given."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.top_k, self.normalise, self.dense = config.num_experts_per_tok, config.norm_topk_prob, False
-        self.gate = Linear(config.hidden_size, config.num_experts)
+        self.top_k, self.dense, self.plausibility = config.num_experts_per_tok, False, 0.0
+        self.gate = GroupRouter(config, config.groups) if config.groups else SoftmaxRouter(config)
         self.experts = Experts(config)
+        self.shared_experts = (
+            FeedForward(config.hidden_size, config.moe_intermediate_size * config.num_shared_experts)
+            if config.num_shared_experts
+            else None
+        )
 
     def forward(self, x_NH: Tensor, replay_Nk: Tensor | None = None) -> Routed:
         """`replay_Nk` holds expert numbers; a row that starts with -1 chooses for itself."""
-        probs = self.gate(x_NH).float().softmax(dim=-1)
-        chosen = probs.topk(self.top_k, dim=-1).indices
+        routed = self.gate.scores(x_NH)
+        chosen = routed.choice.topk(self.top_k, dim=-1).indices
         if replay_Nk is not None:
-            chosen = torch.where(replay_Nk[:, :1] >= 0, replay_Nk, chosen)
-        shares = probs.gather(1, chosen)
-        if self.normalise:
-            shares = shares / shares.sum(dim=-1, keepdim=True)
+            replayed = replay_Nk.clamp(min=0)
+            if self.plausibility:
+                replayed = _plausible(replayed, chosen, routed, self.plausibility)
+            chosen = torch.where(replay_Nk[:, :1] >= 0, replayed, chosen)
+        shares = self.gate.shares(routed.scores.gather(1, chosen))
         compute = self.experts.dense if self.dense else self.experts.sorted
-        return Routed(compute(x_NH, chosen, shares), chosen, probs)
+        out = compute(x_NH, chosen, shares)
+        if self.shared_experts is not None:
+            out = out + self.shared_experts(x_NH)
+        return Routed(out, chosen, routed.probs)
+
+
+def _plausible(replay_Nk: Tensor, own_Nk: Tensor, routed: Scores, plausibility: float) -> Tensor:
+    """`replay_Nk` where its scores are high enough, else the best experts by choice that are not in it yet. A row in
+    which all are plausible keeps its order."""
+    scores = routed.scores.gather(1, replay_Nk)
+    lowest = routed.scores.gather(1, own_Nk).amin(dim=1, keepdim=True)
+    kept = scores >= plausibility * lowest
+    bonus = torch.where(kept, torch.inf, 0.0).to(scores.dtype)
+    ranked = routed.choice.scatter(1, replay_Nk, routed.choice.gather(1, replay_Nk).nan_to_num(neginf=-1e9) + bonus)
+    mended = ranked.topk(replay_Nk.shape[1], dim=-1).indices
+    return torch.where(kept.all(dim=1, keepdim=True), replay_Nk, mended)

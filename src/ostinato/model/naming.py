@@ -2,9 +2,11 @@
 
 In memory the experts of a layer are stacked, `model.layers.0.mlp.experts.gate_proj` of shape [E, I, H]; in the files
 each has its own tensor, `model.layers.0.mlp.experts.3.gate_proj.weight` of shape [I, H]. A tied `lm_head.weight` is
-not written, and accepted when read if it equals the embedding.
+not written, and accepted when read if it equals the embedding. The layers for multi-token prediction that DeepSeek-V3
+appends to its own are not read, which is logged.
 """
 
+import logging
 import re
 from collections.abc import Mapping
 
@@ -15,6 +17,7 @@ from ostinato.model.config import ModelConfig
 from ostinato.records import BadInputError
 
 _ONE = re.compile(r"(model\.layers\.\d+\.mlp\.experts)\.(\d+)\.(gate_proj|up_proj|down_proj)\.weight")
+_LAYER = re.compile(r"model\.layers\.(\d+)\..*")
 _STACK = re.compile(r"(model\.layers\.\d+\.mlp\.experts)\.(gate_proj|up_proj|down_proj)")
 
 
@@ -35,7 +38,7 @@ def from_hf_state(config: ModelConfig, state: Mapping[str, Tensor]) -> dict[str,
     """The reverse. Raises `BadInputError` naming the first expert that is missing from a stack."""
     out: dict[str, Tensor] = {}
     stacks: dict[str, dict[int, Tensor]] = {}
-    for name, tensor in state.items():
+    for name, tensor in _without_extra_layers(config, state).items():
         match = _ONE.fullmatch(name)
         if match is None:
             out[name] = tensor
@@ -60,3 +63,16 @@ def from_hf_state(config: ModelConfig, state: Mapping[str, Tensor]) -> dict[str,
             )
         del out["lm_head.weight"]
     return out
+
+
+def _without_extra_layers(config: ModelConfig, state: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    if config.family != "deepseek_v3":
+        return state
+    extra = {name for name in state if (layer := _LAYER.fullmatch(name)) and int(layer[1]) >= config.num_layers}
+    if extra:
+        logging.getLogger(__name__).warning(
+            "%d tensors of layers after the %d of the model are for multi-token prediction and are not read.",
+            len(extra),
+            config.num_layers,
+        )
+    return {name: tensor for name, tensor in state.items() if name not in extra}

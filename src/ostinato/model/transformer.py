@@ -1,7 +1,8 @@
 # ruff: noqa: N815 - shape suffixes name the fields too
 """The whole model: ids in; logits, chosen experts and router probabilities out.
 
-Shapes: B rows, T positions, V vocabulary, H hidden, L layers, E experts, k experts for each token, N tokens (B x T).
+Shapes: B rows, T positions, V vocabulary, H hidden, L layers with experts, E experts, k experts for each token,
+N tokens (B x T).
 """
 
 from typing import NamedTuple, cast
@@ -10,9 +11,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from ostinato.model.attention import GroupedAttention, KVCache, LatentAttention
 from ostinato.model.config import ModelConfig
-from ostinato.model.layers import Attention, FeedForward, KVCache, Linear, RMSNorm, rotary
+from ostinato.model.layers import FeedForward, Linear, RMSNorm
 from ostinato.model.moe import MixtureOfExperts
+from ostinato.model.rope import rotary
 from ostinato.records import BadInputError
 
 
@@ -35,12 +38,16 @@ class HiddenOutput(NamedTuple):
 class Layer(nn.Module):
     """One decoder layer."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, number: int) -> None:
         super().__init__()
         self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        self.self_attn = Attention(config)
+        self.self_attn = LatentAttention(config) if config.latent else GroupedAttention(config)
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        self.mlp = MixtureOfExperts(config) if config.is_moe else FeedForward(config)
+        self.mlp = (
+            MixtureOfExperts(config)
+            if config.is_moe and number >= config.num_dense_layers
+            else FeedForward(config.hidden_size, config.intermediate_size)
+        )
 
 
 class Body(nn.Module):
@@ -49,14 +56,14 @@ class Body(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
-        self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_layers))
+        self.layers = nn.ModuleList(Layer(config, number) for number in range(config.num_layers))
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
 
 class Transformer(nn.Module):
-    """Qwen3 or Qwen3-MoE. Parameters carry Hugging Face's names, except that the experts of a layer are stacked
-    (`naming.py` maps them). `seed` fixes the initial weights: normal with deviation 0.02, smaller towards the residual
-    stream, as in GPT-2."""
+    """Qwen3, Qwen3-MoE or DeepSeek-V3. Parameters carry Hugging Face's names, except that the experts of a layer are
+    stacked (`naming.py` maps them). `seed` fixes the initial weights: normal with deviation 0.02, smaller towards the
+    residual stream, as in GPT-2."""
 
     def __init__(self, config: ModelConfig, seed: int = 0) -> None:
         super().__init__()
@@ -99,14 +106,15 @@ class Transformer(nn.Module):
         self._check(ids_BT, positions_BT, experts_BTLK, cache)
         if positions_BT is None:
             positions_BT = _positions(ids_BT, segment_ids_BT)
-        at = rotary(positions_BT, self.config.head_dim, self.config.rope_theta)
+        at = rotary(positions_BT, self.config)
         mask = _mask(positions_BT, segment_ids_BT, cache)
         x = self.model.embed_tokens(ids_BT)
-        experts, probs = [], []
+        experts: list[Tensor] = []
+        probs: list[Tensor] = []
         for number, module in enumerate(self.model.layers):
             layer = cast(Layer, module)
             x = x + layer.self_attn(layer.input_layernorm(x), at, mask, positions_BT, number, cache)
-            x, routed = self._mlp(layer, x, None if experts_BTLK is None else experts_BTLK[:, :, number])
+            x, routed = self._mlp(layer, x, None if experts_BTLK is None else experts_BTLK[:, :, len(experts)])
             if routed is not None:
                 experts.append(routed[0])
                 probs.append(routed[1])
@@ -129,6 +137,12 @@ class Transformer(nn.Module):
             if isinstance(module, MixtureOfExperts):
                 module.dense = dense
 
+    def require_plausible_replay(self, plausibility: float) -> None:
+        """Replace replayed experts that this router finds implausible; see `MixtureOfExperts`. 0 replays them all."""
+        for module in self.modules():
+            if isinstance(module, MixtureOfExperts):
+                module.plausibility = plausibility
+
     def _mlp(self, layer: Layer, x: Tensor, replay_BTk: Tensor | None) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
         normed = layer.post_attention_layernorm(x)
         if not isinstance(layer.mlp, MixtureOfExperts):
@@ -147,7 +161,7 @@ class Transformer(nn.Module):
             raise BadInputError(f"ids have the shape {tuple(ids_BT.shape)}.", hint="Give a batch of rows: [B, T].")
         if cache is not None and positions_BT is None:
             raise BadInputError("A cache was given without positions.", hint="Pass positions_BT of the new tokens.")
-        wanted = (*ids_BT.shape, config.num_layers, config.num_experts_per_tok)
+        wanted = (*ids_BT.shape, config.num_moe_layers, config.num_experts_per_tok)
         if experts_BTLK is not None and tuple(experts_BTLK.shape) != wanted:
             raise BadInputError(
                 f"Experts to replay have the shape {tuple(experts_BTLK.shape)}, this model and batch need {wanted}.",

@@ -43,7 +43,7 @@ from ostinato.records.outcomes import Fate, Outcome, RewardRecord
 from ostinato.records.sandbox import ExecResult, ForkRequest, SandboxInfo
 from ostinato.records.sessions import Purpose, SessionRow, Turn, TurnTrace
 from ostinato.records.tasks import EpisodeResult, Task
-from ostinato.records.versions import Version
+from ostinato.records.versions import Version, stays_float32
 
 __all__ = [
     "CANDIDATE",
@@ -99,4 +99,5 @@ __all__ = [
     "arm_of",
     "in_held_out_group",
     "new_id",
+    "stays_float32",
 ]

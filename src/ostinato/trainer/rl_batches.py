@@ -91,7 +91,7 @@ def _segment_refusal(segment: Segment, config: ModelConfig) -> str:
     if not np.isfinite(drawn).all() or (drawn > 1e-3).any():
         return "a recorded log-probability is not one"
     if config.is_moe:
-        wanted = (length, config.num_layers, config.num_experts_per_tok)
+        wanted = (length, config.num_moe_layers, config.num_experts_per_tok)
         if segment.experts.shape != wanted:
             return f"recorded experts have the shape {segment.experts.shape}, this model needs {wanted}"
         known = segment.experts[segment.experts != UNKNOWN_EXPERT]
@@ -134,7 +134,8 @@ def _stack(rows: Sequence[_Row], config: ModelConfig) -> MicroBatch:
     sampled = np.zeros((B, T), bool)
     behaviour = np.zeros((B, T), np.float32)
     own = np.zeros((B, T), bool)
-    experts = np.full((B, T, config.num_layers, config.num_experts_per_tok), -1, np.int64) if config.is_moe else None
+    chosen = (B, T, config.num_moe_layers, config.num_experts_per_tok)
+    experts = np.full(chosen, -1, np.int64) if config.is_moe else None
     for number, (segment, drawn_by_parent, _, length) in enumerate(rows):
         ids[number, :length] = segment.ids[:length]
         sampled[number, :length] = segment.sampled[:length]

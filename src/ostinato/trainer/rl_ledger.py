@@ -71,7 +71,7 @@ def _load(ledger: Ledger, weights: WeightStore, parent: str, limit: int) -> tupl
     """The sessions, and those to refuse because a turn was not sampled at temperature 1: its log-probabilities are
     those of another distribution than the policy's."""
     shape = config_from_hf(json.loads(weights.frame(parent)["config.json"]))
-    experts = (shape.num_layers, shape.num_experts_per_tok) if shape.is_moe else (0, 0)
+    experts = (shape.num_moe_layers, shape.num_experts_per_tok)
     sessions, refused = [], {}
     for session in ledger.training_sessions(limit, experts):
         turns = ledger.turns(session.session_id, traces=False)

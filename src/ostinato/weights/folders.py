@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ostinato.records import BadInputError, ConflictError, MissingError
+from ostinato.records import BadInputError, ConflictError, MissingError, stays_float32
 from ostinato.weights.content import Arrays, bits, name_of_dtype
 from ostinato.weights.files import write_atomic
 
@@ -30,7 +30,8 @@ def round_to_bf16(values: NDArray[np.float32]) -> NDArray[np.uint16]:
 
 
 def read_folder(folder: Path) -> tuple[Arrays, dict[str, bytes], int]:
-    """Tensors as BF16 bits, the frame (every other plain file), and how many tensors were rounded from F32 or F16.
+    """Tensors as BF16 bits (those of `stays_float32` as float32), the frame (every other plain file), and how many
+    tensors were rounded from F32 or F16.
 
     Raises `MissingError` when the folder or a shard is not there, `BadInputError` when a file is torn or holds another
     type than BF16, F16 and F32."""
@@ -42,7 +43,9 @@ def read_folder(folder: Path) -> tuple[Arrays, dict[str, bytes], int]:
         for name, array in _read_safetensors(path).items():
             if name in arrays:
                 raise BadInputError(f"Tensor {name} stands in two files of {folder}.", hint="Save the model again.")
-            if array.dtype != np.uint16:
+            if stays_float32(name):
+                array = _exact(array)
+            elif array.dtype != np.uint16:
                 array, rounded = round_to_bf16(array.astype(np.float32)).reshape(array.shape), rounded + 1
             arrays[name] = array
     frame = {
@@ -51,6 +54,13 @@ def read_folder(folder: Path) -> tuple[Arrays, dict[str, bytes], int]:
         if path.is_file() and not path.name.startswith(".") and not path.name.endswith(_WEIGHT_SUFFIXES)
     }
     return arrays, frame, rounded
+
+
+def _exact(array: NDArray[Any]) -> NDArray[np.float32]:
+    """BF16 bits, F16 or F32 as F32, which holds all of them."""
+    if array.dtype == np.uint16:
+        return (array.astype(np.uint32) << 16).view(np.float32)
+    return array.astype(np.float32)
 
 
 def _shards(folder: Path) -> list[Path]:
