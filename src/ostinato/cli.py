@@ -260,6 +260,7 @@ def rl(
     limit: int = 100_000,
     learning_rate: float = 2e-4,
     epochs: int = 3,
+    replay_plausibility: float = 0.0,
     threads: int = 2,
     flip_rewards: bool = False,
 ) -> None:
@@ -268,12 +269,19 @@ def rl(
     Args:
         run: a name; the same one again finds the finished run.
         limit: at most so many sessions.
+        replay_plausibility: a recorded expert is replayed if its score reaches this part of the lowest among the
+            router's own choices; 0 replays all.
         flip_rewards: negate the rewards, for a candidate that must be refused; sessions keep their state.
     """
     from ostinato.settings import data_folder
     from ostinato.trainer import RLConfig, train_from_ledger
 
-    config = RLConfig(learning_rate=learning_rate, epochs=epochs, flip_rewards=flip_rewards)
+    config = RLConfig(
+        learning_rate=learning_rate,
+        epochs=epochs,
+        replay_plausibility=replay_plausibility,
+        flip_rewards=flip_rewards,
+    )
     say(train_from_ledger(data_folder(data), parent, config, limit=limit, run_id=run, threads=threads))
 
 

@@ -180,7 +180,7 @@ class ServiceHands:
         dials = self._config.training
         arguments = ["train", "rl", "--parent", parent, "--run", run, "--limit", str(dials.most_sessions)]
         arguments += ["--learning-rate", str(dials.learning_rate), "--epochs", str(dials.epochs)]
-        arguments += ["--threads", str(dials.threads)]
+        arguments += ["--threads", str(dials.threads), "--replay-plausibility", str(dials.replay_plausibility)]
         arguments += ["--flip-rewards"] if damaged else []
         return await self._command(
             "trainer", arguments, threads=dials.threads, on_line=lambda line: progress(line["done"], line["total"])

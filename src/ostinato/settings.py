@@ -18,12 +18,14 @@ from ostinato.store import Ledger
 
 
 class TrainingDials(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the trainer is told: AdamW's learning rate, passes over the batch, threads, and the most sessions."""
+    """What the trainer is told: AdamW's learning rate, passes over the batch, threads, the most sessions, and from
+    which part of the router's own lowest choice on a recorded expert is replayed (0: always)."""
 
     learning_rate: float = 2e-4
     epochs: int = 3
     threads: int = 2
     most_sessions: int = 1200
+    replay_plausibility: float = 0.0
 
 
 class CycleConfig(Struct, frozen=True, forbid_unknown_fields=True):

@@ -41,7 +41,8 @@ class RLConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """How to train. `batch_sessions` for each optimiser step; AdamW with `learning_rate` and `betas`, gradient clipped
     to `clip_norm`. Sessions drawn by a version more than `max_age` promotions old expire. `kl_weight` times the k1
     estimate of KL(policy || `kl_reference`) is taken off each session's reward (0: off). `flip_rewards` trains on the
-    negated rewards, which makes a candidate that the gate must block. `seed` fixes the order of sessions."""
+    negated rewards, which makes a candidate that the gate must block. `replay_plausibility`: see
+    `model.MixtureOfExperts`. `seed` fixes the order of sessions."""
 
     batch_sessions: int = 64
     epochs: int = 1
@@ -53,6 +54,7 @@ class RLConfig(Struct, frozen=True, forbid_unknown_fields=True):
     kl_weight: float = 0.0
     kl_reference: str = ""
     flip_rewards: bool = False
+    replay_plausibility: float = 0.0
     seed: int = 0
 
 
@@ -89,6 +91,7 @@ def train_rl(
 
     Raises `BadInputError` when too few sessions can be used, `ConflictError` when a guard refuses to publish."""
     model = load_published(weights, parent)
+    model.require_plausible_replay(config.replay_plausibility)
     learner = Learner(model, config.learning_rate, config.betas, config.clip_norm)
     if state_path(state_folder, parent).exists():
         learner.resume(state_path(state_folder, parent), parent)
