@@ -70,7 +70,7 @@ def test_everything_is_on_the_page(ledger: Ledger, tmp_path: Path) -> None:
     for experiment in ledger.experiments():
         assert experiment.verdict in text
     assert "-40.0 pt [-47.0, -33.0]" in text
-    assert "persistence +0.02 [-0.02, +0.06]" in text
+    assert "persistence +2.0 pt [-2.0, +6.0]" in text
     assert accounts_line(ledger) in text
     assert "Feedback whose response is not stored yet: 1." in text
     assert "http.requests 2,801" in text

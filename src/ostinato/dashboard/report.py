@@ -14,6 +14,9 @@ from ostinato.dashboard.figures import Figure, VersionRow, accounts_line, versio
 from ostinato.records import Experiment, Look
 from ostinato.store import Ledger
 
+_SHARES = ("persistence", "dissatisfied")
+"""Metrics that lie between 0 and 1; others are counts."""
+
 
 def write_report(ledger: Ledger, folder: Path, *, title: str, note: str = "") -> Path:
     """Write `report.html` and `curves.png` into `folder` from what the ledger holds now; the page's path."""
@@ -26,6 +29,7 @@ def write_report(ledger: Ledger, folder: Path, *, title: str, note: str = "") ->
         "share": _share_cell,
         "number": _number_cell,
         "size": _size,
+        "look": _look,
     }
     page = environment.get_template("report.html").render(
         title=title,
@@ -89,6 +93,13 @@ def _number(value: Figure | None) -> str:
     if math.isinf(value.high):
         return f"{value.mean:.1f} (n = 1)"
     return f"{value.mean:.1f} [{value.low:.1f}, {value.high:.1f}]"
+
+
+def _look(look: Look) -> str:
+    """Shares in points, tokens as they are."""
+    scale, unit = (100, " pt") if look.metric in _SHARES else (1, "")
+    low, high = scale * look.low, scale * look.high
+    return f"{look.metric} {scale * look.difference:+.1f}{unit} [{low:+.1f}, {high:+.1f}]"
 
 
 def _size(value: int) -> str:
