@@ -258,7 +258,7 @@ def rl(
     parent: str,
     run: str = "",
     limit: int = 100_000,
-    learning_rate: float = 2e-4,
+    learning_rate: float = 4e-4,
     epochs: int = 3,
     replay_plausibility: float = 0.0,
     threads: int = 2,

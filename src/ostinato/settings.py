@@ -21,7 +21,7 @@ class TrainingDials(Struct, frozen=True, forbid_unknown_fields=True):
     """What the trainer is told: AdamW's learning rate, passes over the batch, threads, the most sessions, and from
     which part of the router's own lowest choice on a recorded expert is replayed (0: always)."""
 
-    learning_rate: float = 2e-4
+    learning_rate: float = 4e-4
     epochs: int = 3
     threads: int = 2
     most_sessions: int = 1200

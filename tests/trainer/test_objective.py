@@ -9,7 +9,7 @@ import torch
 
 from ostinato.model import Transformer, load_bits
 from ostinato.trainer.checkpoint import load_published
-from ostinato.trainer.objective import policy_loss, token_values
+from ostinato.trainer.objective import policy_loss, token_gains, token_values
 from ostinato.trainer.rl_batches import micro_batches
 
 
@@ -84,3 +84,11 @@ def test_recorded_experts_are_used(published: Any, draw: Any) -> None:
     values.sum().backward()  # type: ignore[no-untyped-call]
     router = dict(model.named_parameters())["model.layers.0.mlp.gate.weight"]
     assert router.grad is not None and float(router.grad.abs().max()) > 0
+
+
+def test_negative_advantages_are_damped_and_spare_what_was_sure() -> None:
+    """Positive ones stay; negative ones shrink, and vanish where the token was all but certain; 1 spares nothing."""
+    gains = torch.tensor([2.0, 2.0, -2.0, -2.0])
+    behaviour = torch.tensor([0.99, 0.5, 0.99, 0.5]).log()
+    assert token_gains(gains, behaviour, 0.25, 0.9).tolist() == [2.0, 2.0, 0.0, -0.5]
+    assert token_gains(gains, behaviour, 1.0, 1.0).tolist() == gains.tolist()

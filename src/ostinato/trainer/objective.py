@@ -4,17 +4,20 @@
     loss = -sum over sessions s, sampled tokens t of  J(r_t, A_s) / divisor
     r_t  = exp(log pi(a_t) - log mu(a_t)),  pi: the trainer, mu: recorded when the token was drawn
     J    = min(r A, clip(r, 0.8, 1.28) A),  and for A < 0 at least 3 A
+    A_s < 0 counts a part (`token_gains`), and not at all for tokens that mu was sure of
 
 Sources: PPO's clipped surrogate (arXiv:1707.06347, eq. 7); the wider upper clip of DAPO (arXiv:2503.14476, section
 3.1); the floor for negative advantages, which keeps one token with a huge ratio from ruling a step, is dual-clip PPO
 (arXiv:1912.09729, eq. 5); one advantage for all tokens of a chain and a divisor that does not depend on lengths follow
 Composer 2 (arXiv:2603.24477, section 4.1) and Dr. GRPO (arXiv:2503.20783). Different from all of them: one session for
 each prompt, so the advantage comes from a baseline (baseline.py) and not from a group; the clip is two-sided about the
-recorded probability, so it corrects for staleness, not only for steps within one batch.
+recorded probability, so it corrects for staleness, not only for steps within one batch. That few tokens, the uncertain
+ones, decide where a text goes, and that learning may rest on them alone, is from arXiv:2506.01939.
 
 Legend: B rows, T positions, L layers, K experts for each token, N sampled tokens, V vocabulary.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -63,6 +66,14 @@ def token_values(model: Transformer, batch: MicroBatch) -> TokenValues:
     with torch.no_grad():
         entropy_N = -(logprobs_NV.exp() * logprobs_NV).sum(dim=-1)
     return TokenValues(logprobs_NV.gather(1, targets_N[:, None])[:, 0], entropy_N)
+
+
+def token_gains(advantages_N: Tensor, behaviour_N: Tensor, negative_weight: float, sure_from: float) -> Tensor:
+    """The advantages of tokens [N]: negative ones times `negative_weight`, and 0 for those that were drawn with a
+    probability above `sure_from` (1: for none). A token that was all but certain decided nothing; pushing it down ruins
+    the text that it stands in, and leaves the decision before it as it was."""
+    damped_N = negative_weight * advantages_N * (behaviour_N <= math.log(sure_from))
+    return torch.where(advantages_N < 0, damped_N, advantages_N)
 
 
 def policy_loss(logprobs_N: Tensor, behaviour_N: Tensor, advantages_N: Tensor, divisor: float) -> PolicyLoss:

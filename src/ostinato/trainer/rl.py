@@ -29,6 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--baseline", choices=("ridge", "batch_mean"), default=defaults.baseline)
     parser.add_argument("--kl-weight", type=float, default=defaults.kl_weight)
     parser.add_argument("--kl-reference", default=defaults.kl_reference)
+    parser.add_argument("--negative-weight", type=float, default=defaults.negative_weight)
+    parser.add_argument("--sure-from", type=float, default=defaults.sure_from)
     parser.add_argument("--replay-plausibility", type=float, default=defaults.replay_plausibility)
     parser.add_argument("--seed", type=int, default=defaults.seed)
     parser.add_argument("--flip-rewards", action="store_true", help="negate the rewards: a candidate to be blocked")

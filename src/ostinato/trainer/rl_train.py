@@ -20,7 +20,7 @@ from ostinato.records import BadInputError
 from ostinato.store import TrainSession
 from ostinato.trainer.baseline_fit import Advantages, BaselineKind, Floats, History, Past, advantages
 from ostinato.trainer.checkpoint import Learner, load_published, state_path
-from ostinato.trainer.objective import MicroBatch, policy_loss, token_values
+from ostinato.trainer.objective import MicroBatch, policy_loss, token_gains, token_values
 from ostinato.trainer.rl_batches import admit, ages, micro_batches
 from ostinato.trainer.rl_guards import (
     Mismatch,
@@ -41,12 +41,12 @@ class RLConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """How to train. `batch_sessions` for each optimiser step; AdamW with `learning_rate` and `betas`, gradient clipped
     to `clip_norm`. Sessions drawn by a version more than `max_age` promotions old expire. `kl_weight` times the k1
     estimate of KL(policy || `kl_reference`) is taken off each session's reward (0: off). `flip_rewards` trains on the
-    negated rewards, which makes a candidate that the gate must block. `replay_plausibility`: see
-    `model.MixtureOfExperts`. `seed` fixes the order of sessions."""
+    negated rewards, which makes a candidate that the gate must block. `negative_weight`, `sure_from`: see
+    `objective.token_gains`. `replay_plausibility`: see `model.MixtureOfExperts`. `seed` fixes the order of sessions."""
 
     batch_sessions: int = 64
     epochs: int = 1
-    learning_rate: float = 2e-4
+    learning_rate: float = 4e-4
     betas: tuple[float, float] = (0.9, 0.95)
     clip_norm: float = 1.0
     max_age: int = 2
@@ -54,6 +54,8 @@ class RLConfig(Struct, frozen=True, forbid_unknown_fields=True):
     kl_weight: float = 0.0
     kl_reference: str = ""
     flip_rewards: bool = False
+    negative_weight: float = 0.25
+    sure_from: float = 0.9
     replay_plausibility: float = 0.0
     seed: int = 0
 
@@ -105,7 +107,7 @@ def train_rl(
     with ThreadPoolExecutor(threads) as pool:
         for places in plan:
             batches = micro_batches([admitted.sessions[place] for place in places], model.config, parent, places)
-            steps.append(_step(learner, batches, gains.values, config.batch_sessions * TOKENS_PER_SESSION, pool))
+            steps.append(_step(config, learner, batches, gains.values, pool))
             check_step(len(steps), steps[-1])
             if progress is not None:
                 progress(len(steps), len(plan), steps[-1])
@@ -172,9 +174,11 @@ class _Part(NamedTuple):
     tokens: int
 
 
-def _part(learner: Learner, batch: MicroBatch, gain_S: torch.Tensor, divisor: float) -> _Part:
+def _part(config: RLConfig, learner: Learner, batch: MicroBatch, gain_S: torch.Tensor) -> _Part:
     values = token_values(learner.model, batch)
-    result = policy_loss(values.logprobs_N, batch.behaviour_N, gain_S[batch.session_N], divisor)
+    gain_N = token_gains(gain_S[batch.session_N], batch.behaviour_N, config.negative_weight, config.sure_from)
+    divisor = config.batch_sessions * TOKENS_PER_SESSION
+    result = policy_loss(values.logprobs_N, batch.behaviour_N, gain_N, divisor)
     gradients = torch.autograd.grad(result.loss, list(learner.model.parameters()))
     return _Part(
         gradients,
@@ -186,14 +190,16 @@ def _part(learner: Learner, batch: MicroBatch, gain_S: torch.Tensor, divisor: fl
     )
 
 
-def _step(learner: Learner, batches: Sequence[MicroBatch], gains: Floats, divisor: float, pool: Executor) -> StepStats:
+def _step(
+    config: RLConfig, learner: Learner, batches: Sequence[MicroBatch], gains: Floats, pool: Executor
+) -> StepStats:
     """One optimiser step over all tokens of `batches`.
 
     Micro-batches are shared among threads and their gradients added up in order, so the result does not depend on the
     number of threads. (Threads inside an operation would spin while they wait, and starve whoever shares the cores.)"""
     gain_S = torch.from_numpy(gains).float()
     parts = []
-    for part in pool.map(lambda batch: _part(learner, batch, gain_S, divisor), batches):
+    for part in pool.map(lambda batch: _part(config, learner, batch, gain_S), batches):
         learner.accumulate(part.gradients)
         parts.append(part._replace(gradients=()))
     loss, entropy, ratio, clipped, tokens = (sum(figure) for figure in zip(*(part[1:] for part in parts), strict=True))
