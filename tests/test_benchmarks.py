@@ -5,6 +5,7 @@ import random
 from typing import Any
 
 import pytest
+from benchmarks.followups import DATA, calibration_error
 from benchmarks.learning import SeedResult, by_person, estimate, figures_of, habit_share, mean_of, persistence, pooled
 from benchmarks.reporting import Figure, finish
 
@@ -94,3 +95,17 @@ def test_every_target_is_a_figure_and_the_last_line_is_json(capsys: pytest.Captu
     said = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     assert said["benchmark"] == "learning"
     assert set(said["figures"][0]) == {"what", "value", "target", "holds", "n"}
+
+
+def test_calibration_error() -> None:
+    """0 where each bin's share is what was said; the mean gap where it is not."""
+    assert calibration_error([0.25] * 4 + [0.75] * 4, [True] + [False] * 3 + [True] * 3 + [False]) == pytest.approx(0.0)
+    assert calibration_error([0.95, 0.95], [False, False]) == pytest.approx(0.95)
+    assert calibration_error([1.0, 0.0], [True, False]) == pytest.approx(0.0)
+
+
+def test_the_messages_are_balanced_and_unique() -> None:
+    """At least 400, half of each label, none twice."""
+    rows = [json.loads(line) for line in DATA.read_text().splitlines()]
+    assert len({row["text"] for row in rows}) == len(rows) >= 400
+    assert sum(row["label"] for row in rows) == len(rows) // 2
