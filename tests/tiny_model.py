@@ -3,7 +3,7 @@
 import msgspec
 import torch
 
-from ostinato.model import ModelConfig, Transformer, config_to_hf, load_bits, state_to_bits
+from ostinato.model import Groups, Latent, ModelConfig, Transformer, config_to_hf, load_bits, state_to_bits
 from ostinato.weights import WeightStore
 
 TINY = ModelConfig(
@@ -19,6 +19,24 @@ TINY = ModelConfig(
     num_experts_per_tok=2,
     moe_intermediate_size=16,
     max_position_embeddings=512,
+)
+
+DEEPSEEK = ModelConfig(
+    family="deepseek_v3",
+    vocab_size=96,
+    hidden_size=32,
+    num_layers=3,
+    num_heads=4,
+    num_kv_heads=4,
+    head_dim=4,
+    intermediate_size=48,
+    num_experts=8,
+    num_experts_per_tok=2,
+    moe_intermediate_size=24,
+    num_dense_layers=1,
+    num_shared_experts=1,
+    latent=Latent(10, 12, 6, 4, 8),
+    groups=Groups(4, 2, 2.5),
 )
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from msgspec.structs import replace
+from tests.tiny_model import DEEPSEEK
 
 from ostinato.engine.experts import DenseExperts, RoutedExperts
 from ostinato.engine.kv import Rows, Zone
@@ -14,23 +15,6 @@ from ostinato.engine.runner import Batch, Piece, run_pass
 from ostinato.model import Groups, Latent, ModelConfig, Yarn, state_to_bits
 from ostinato.records import BadInputError
 
-DEEPSEEK = ModelConfig(
-    "deepseek_v3",
-    70,
-    32,
-    3,
-    4,
-    4,
-    4,
-    48,
-    8,
-    2,
-    24,
-    num_shared_experts=1,
-    tie_word_embeddings=False,
-    latent=Latent(10, 12, 6, 4, 8),
-    groups=Groups(4, 2, 2.5),
-)
 STRETCHED = Yarn(40.0, 8, mscale=0.7, mscale_all_dim=1.0)
 NAMES = ["moe", "moe-plain-shares", "moe-routed", "dense", "yarn", "latent", "latent-plain-query", "latent-yarn"]
 SHAPES = [
@@ -39,8 +23,10 @@ SHAPES = [
     ModelConfig("qwen3_moe", 70, 32, 2, 6, 2, 8, 0, 8, 2, 16, rope_theta=1e6),
     ModelConfig("qwen3", 70, 24, 2, 4, 1, 8, 40),
     ModelConfig("qwen3", 70, 24, 2, 4, 1, 32, 40, rope_theta=50.0, yarn=Yarn(4.0, 8)),
-    replace(DEEPSEEK, num_dense_layers=1, latent=Latent(10, 11, 6, 4, 8)),
-    replace(DEEPSEEK, latent=Latent(0, 12, 6, 8, 8, rope_interleave=False), groups=Groups(1, 1, 1.0)),
+    replace(DEEPSEEK, tie_word_embeddings=False, latent=Latent(10, 11, 6, 4, 8)),
+    replace(
+        DEEPSEEK, num_dense_layers=0, latent=Latent(0, 12, 6, 8, 8, rope_interleave=False), groups=Groups(1, 1, 1.0)
+    ),
     replace(
         DEEPSEEK,
         num_experts=4,

@@ -9,11 +9,12 @@ import msgspec
 import numpy as np
 import pytest
 import torch
+from tests.tiny_model import DEEPSEEK
 
 from ostinato.engine.config import EngineConfig
 from ostinato.engine.sequence import Sink
 from ostinato.engine.service import Service
-from ostinato.model import Groups, Latent, ModelConfig, Yarn, config_to_hf, state_to_bits
+from ostinato.model import ModelConfig, Yarn, config_to_hf, state_to_bits
 from ostinato.records import (
     BadInputError,
     ConflictError,
@@ -57,23 +58,7 @@ def _check_against_reference(ids: list[int], got: Generation, model: Any, oracle
 
 FAMILIES = {
     "yarn": ModelConfig("qwen3_moe", 96, 32, 2, 4, 2, 16, 48, 4, 2, 16, rope_theta=50.0, yarn=Yarn(4.0, 16)),
-    "deepseek": ModelConfig(
-        "deepseek_v3",
-        96,
-        32,
-        3,
-        4,
-        4,
-        4,
-        48,
-        8,
-        2,
-        16,
-        num_dense_layers=1,
-        num_shared_experts=1,
-        latent=Latent(10, 12, 6, 4, 8),
-        groups=Groups(4, 2, 2.5),
-    ),
+    "deepseek": DEEPSEEK,
 }
 
 

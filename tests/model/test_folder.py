@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 from msgspec.structs import replace
+from tests.tiny_model import DEEPSEEK
 
 from ostinato.model import (
-    Groups,
     Latent,
     ModelConfig,
     Transformer,
@@ -26,23 +26,6 @@ from ostinato.model import (
 from ostinato.records import BadInputError, MissingError
 
 CONFIG = ModelConfig("qwen3_moe", 61, 32, 2, 4, 2, 8, 48, 4, 2, 24)
-DEEPSEEK = ModelConfig(
-    "deepseek_v3",
-    61,
-    32,
-    3,
-    4,
-    4,
-    4,
-    48,
-    8,
-    2,
-    24,
-    num_dense_layers=1,
-    num_shared_experts=1,
-    latent=Latent(10, 12, 6, 4, 8),
-    groups=Groups(4, 2, 2.5),
-)
 
 
 def test_configuration_round_trip() -> None:

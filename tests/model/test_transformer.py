@@ -2,31 +2,15 @@
 
 import pytest
 import torch
+from tests.tiny_model import DEEPSEEK
 from torch import Tensor
 
-from ostinato.model import Groups, KVCache, Latent, ModelConfig, Transformer
+from ostinato.model import KVCache, ModelConfig, Transformer
 from ostinato.model.moe import MixtureOfExperts
 from ostinato.records import BadInputError
 
 DENSE = ModelConfig("qwen3", 61, 32, 2, 4, 2, 8, 48)
 MOE = ModelConfig("qwen3_moe", 61, 32, 2, 4, 2, 8, 48, 4, 2, 24)
-DEEPSEEK = ModelConfig(
-    "deepseek_v3",
-    61,
-    32,
-    3,
-    4,
-    4,
-    4,
-    48,
-    8,
-    2,
-    24,
-    num_dense_layers=1,
-    num_shared_experts=1,
-    latent=Latent(10, 12, 6, 4, 8),
-    groups=Groups(4, 2, 2.5),
-)
 
 
 def ids_for(config: ModelConfig, rows: int = 2, length: int = 17) -> Tensor:

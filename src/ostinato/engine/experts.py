@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from ostinato.model import Groups, ModelConfig
+from ostinato.model import ModelConfig, group_choice, group_shares
 
 
 class Mixed(NamedTuple):
@@ -54,24 +54,15 @@ class Route:
     def __call__(self, logits_NE: Tensor) -> tuple[Tensor, Tensor]:
         """Shares [N, k] and numbers [N, k] of the chosen experts, largest first."""
         if self.groups is not None:
-            return self._in_groups(logits_NE.sigmoid(), self.groups)
+            assert self.bias is not None, "a router with groups has one"
+            scores_NE = logits_NE.sigmoid()
+            experts = group_choice(scores_NE, self.bias, self.groups).topk(self.top_k, dim=-1).indices
+            return group_shares(scores_NE.gather(1, experts), self.groups, normalise=self.normalise), experts
         top, experts = logits_NE.topk(self.top_k, dim=-1)
         if self.normalise:
             # Probabilities over all experts, renormalised over the chosen, are a softmax over the chosen logits.
             return top.softmax(dim=-1), experts
         return logits_NE.softmax(dim=-1).gather(1, experts), experts
-
-    def _in_groups(self, scores_NE: Tensor, groups: Groups) -> tuple[Tensor, Tensor]:
-        choice = (scores_NE if self.bias is None else scores_NE + self.bias).view(len(scores_NE), groups.n_group, -1)
-        if groups.topk_group < groups.n_group:
-            best = choice.topk(2, dim=-1).values.sum(dim=-1).topk(groups.topk_group, dim=-1).indices
-            out = torch.ones(choice.shape[:2], dtype=torch.bool, device=choice.device).scatter_(1, best, False)
-            choice = choice.masked_fill(out[..., None], -torch.inf)
-        experts = choice.flatten(1).topk(self.top_k, dim=-1).indices
-        shares = scores_NE.gather(1, experts)
-        if self.normalise:
-            shares = shares / (shares.sum(dim=-1, keepdim=True) + 1e-20)
-        return shares * groups.routed_scaling_factor, experts
 
 
 class DenseExperts:

@@ -9,6 +9,7 @@ from ostinato.model.bits import Arrays, load_bits, round_to_bf16, state_to_bits
 from ostinato.model.config import Groups, Latent, ModelConfig, Yarn
 from ostinato.model.folder import load_folder, load_model, save_folder
 from ostinato.model.hf_config import config_from_hf, config_to_hf
+from ostinato.model.moe import group_choice, group_shares
 from ostinato.model.naming import from_hf_state, to_hf_state
 from ostinato.model.rope import frequencies, rotary_scale
 from ostinato.model.transformer import ForwardOutput, Transformer, load_balance_loss
@@ -27,6 +28,8 @@ __all__ = [
     "config_to_hf",
     "frequencies",
     "from_hf_state",
+    "group_choice",
+    "group_shares",
     "latent_scale",
     "load_balance_loss",
     "load_bits",

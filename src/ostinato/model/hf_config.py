@@ -63,7 +63,7 @@ def config_from_hf(raw: dict[str, Any]) -> ModelConfig:
         yarn=yarn,
     )
     if family == "qwen3_moe":
-        config = msgspec.structs.replace(config, **_qwen_experts(raw))
+        config = msgspec.structs.replace(config, **_experts(raw, "num_experts", normalised=False))
     elif family == "deepseek_v3":
         config = msgspec.structs.replace(config, **_deepseek_parts(raw))
     _check_sizes(config)
@@ -107,21 +107,19 @@ def config_to_hf(config: ModelConfig) -> dict[str, Any]:
     return raw
 
 
-def _qwen_experts(raw: dict[str, Any]) -> dict[str, Any]:
+def _experts(raw: dict[str, Any], count: str, *, normalised: bool) -> dict[str, Any]:
+    """`count` names the number of experts, `normalised` is what a file without `norm_topk_prob` means."""
     return {
-        "num_experts": _int(raw, "num_local_experts" if "num_local_experts" in raw else "num_experts"),
+        "num_experts": _int(raw, "num_local_experts" if "num_local_experts" in raw else count),
         "num_experts_per_tok": _int(raw, "num_experts_per_tok"),
         "moe_intermediate_size": _int(raw, "moe_intermediate_size"),
-        "norm_topk_prob": bool(raw.get("norm_topk_prob", False)),
+        "norm_topk_prob": bool(raw.get("norm_topk_prob", normalised)),
     }
 
 
 def _deepseek_parts(raw: dict[str, Any]) -> dict[str, Any]:
     return {
-        "num_experts": _int(raw, "num_local_experts" if "num_local_experts" in raw else "n_routed_experts"),
-        "num_experts_per_tok": _int(raw, "num_experts_per_tok"),
-        "moe_intermediate_size": _int(raw, "moe_intermediate_size"),
-        "norm_topk_prob": bool(raw.get("norm_topk_prob", True)),
+        **_experts(raw, "n_routed_experts", normalised=True),
         "num_dense_layers": _int(raw, "first_k_dense_replace", least=0),
         "num_shared_experts": _int(raw, "n_shared_experts"),
         "latent": Latent(

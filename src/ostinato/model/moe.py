@@ -105,17 +105,27 @@ class GroupRouter(Linear):
         """Sigmoids; experts outside the best groups (by the sum of their two best) are never chosen."""
         with torch.autocast(x_NH.device.type, enabled=False):
             scores = F.linear(x_NH.float(), self.weight.float()).sigmoid()
-        by_group_NGe = (scores + self.e_score_correction_bias).view(len(scores), self.groups.n_group, -1)
-        best = by_group_NGe.topk(2, dim=-1).values.sum(dim=-1).topk(self.groups.topk_group, dim=-1).indices
-        out = torch.ones(by_group_NGe.shape[:2], dtype=torch.bool, device=scores.device).scatter(1, best, False)
-        choice = by_group_NGe.masked_fill(out[..., None], -torch.inf).flatten(1)
+        choice = group_choice(scores, self.e_score_correction_bias, self.groups)
         return Scores(scores, choice, scores / scores.sum(dim=-1, keepdim=True))
 
     def shares(self, scores_Nk: Tensor) -> Tensor:
         """Of the chosen experts."""
-        if self.normalise:
-            scores_Nk = scores_Nk / (scores_Nk.sum(dim=-1, keepdim=True) + 1e-20)
-        return scores_Nk * self.groups.routed_scaling_factor
+        return group_shares(scores_Nk, self.groups, normalise=self.normalise)
+
+
+def group_choice(scores_NE: Tensor, bias_E: Tensor, groups: Groups) -> Tensor:
+    """What DeepSeek-V3 orders the experts by [N, E]: score plus bias, minus infinity outside the best groups."""
+    choice_NGe = (scores_NE + bias_E).view(len(scores_NE), groups.n_group, -1)
+    best = choice_NGe.topk(2, dim=-1).values.sum(dim=-1).topk(groups.topk_group, dim=-1).indices
+    out = torch.ones(choice_NGe.shape[:2], dtype=torch.bool, device=scores_NE.device).scatter(1, best, False)
+    return choice_NGe.masked_fill(out[..., None], -torch.inf).flatten(1)
+
+
+def group_shares(scores_Nk: Tensor, groups: Groups, *, normalise: bool) -> Tensor:
+    """The shares of the chosen experts, from their scores alone."""
+    if normalise:
+        scores_Nk = scores_Nk / (scores_Nk.sum(dim=-1, keepdim=True) + 1e-20)
+    return scores_Nk * groups.routed_scaling_factor
 
 
 class MixtureOfExperts(nn.Module):

@@ -58,13 +58,16 @@ def yarn_mscale(factor: float, weight: float = 1.0) -> float:
 def rotate(x_BQTD: Tensor, at: Rotary) -> Tensor:
     """Turn queries or keys whose pairs are (d, d + D / 2), the half-split layout of Hugging Face."""
     first, second = x_BQTD.chunk(2, dim=-1)
-    return torch.cat((first * at.cos - second * at.sin, second * at.cos + first * at.sin), dim=-1)
+    return _turn(first, second, at)
 
 
 def rotate_interleaved(x_BQTD: Tensor, at: Rotary) -> Tensor:
     """Turn queries or keys whose pairs are (2d, 2d + 1), the layout of DeepSeek. What comes out is half-split, which
     changes no product of a query with a key."""
-    first, second = x_BQTD[..., 0::2], x_BQTD[..., 1::2]
+    return _turn(x_BQTD[..., 0::2], x_BQTD[..., 1::2], at)
+
+
+def _turn(first: Tensor, second: Tensor, at: Rotary) -> Tensor:
     return torch.cat((first * at.cos - second * at.sin, second * at.cos + first * at.sin), dim=-1)
 
 

@@ -17,7 +17,6 @@ ones, decide where a text goes, and that learning may rest on them alone, is fro
 Legend: B rows, T positions, L layers, K experts for each token, N sampled tokens, V vocabulary.
 """
 
-import math
 from typing import NamedTuple
 
 import torch
@@ -72,7 +71,7 @@ def token_gains(advantages_N: Tensor, behaviour_N: Tensor, negative_weight: floa
     """The advantages of tokens [N]: negative ones times `negative_weight`, and 0 for those that were drawn with a
     probability above `sure_from` (1: for none). A token that was all but certain decided nothing; pushing it down ruins
     the text that it stands in, and leaves the decision before it as it was."""
-    damped_N = negative_weight * advantages_N * (behaviour_N <= math.log(sure_from))
+    damped_N = negative_weight * advantages_N * (behaviour_N.exp() <= sure_from)
     return torch.where(advantages_N < 0, damped_N, advantages_N)
 
 
