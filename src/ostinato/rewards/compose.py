@@ -42,7 +42,7 @@ class RewardConfig(Struct, frozen=True, forbid_unknown_fields=True):
     effort_weight: float = -0.011
     effort_k: float = 1 / 40
     effort_q: float = 0.0
-    call_tokens: float = 8.0
+    call_tokens: float = 24.0
 
 
 def effort_cost(x: float, k: float, q: float) -> float:
