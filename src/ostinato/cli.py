@@ -21,8 +21,10 @@ app = App(
 )
 train = App(name="train", help="Train a version from the ledger.")
 tinyworld = App(name="tinyworld", help="The embedded world: the seed model's recipe and simulated persons.")
+rewards = App(name="rewards", help="What sessions were worth, and why.")
 app.command(train)
 app.command(tinyworld)
+app.command(rewards)
 
 Data = Annotated[Path | None, Parameter(help="The data folder. Default: $OSTINATO_DATA, else ./.ostinato.")]
 
@@ -283,6 +285,31 @@ def rl(
         flip_rewards=flip_rewards,
     )
     say(train_from_ledger(data_folder(data), parent, config, limit=limit, run_id=run, threads=threads))
+
+
+@rewards.command
+def explain(session: str, *, data: Data = None) -> None:
+    """Take the reward of SESSION apart: parts, signals, and what the person's words told."""
+    from ostinato.rewarding import explain_reward
+    from ostinato.settings import data_folder
+    from ostinato.view import console
+
+    explain_reward(data_folder(data), session, console())
+
+
+@rewards.command(name="recompute")
+def recompute_rewards(*, data: Data = None, settings: Path | None = None, apply: bool = False) -> None:
+    """Show what today's rule would change in the rewards that were given.
+
+    Args:
+        settings: a TOML file with the cycle's dials; its [distil.rewards] is the rule. The defaults without one.
+        apply: store the changed rewards too; the earlier ones stay as history.
+    """
+    from ostinato.rewarding import recompute_rewards as run
+    from ostinato.settings import data_folder, load_config
+    from ostinato.view import console
+
+    run(data_folder(data), load_config(settings).distil.rewards, apply, console())
 
 
 @tinyworld.command

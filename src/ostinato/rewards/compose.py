@@ -88,7 +88,7 @@ def reward_of(session_id: str, signals: Signals, config: RewardConfig, at: float
 def rule_name(config: RewardConfig) -> str:
     """The name of what computed a reward: changes with the settings and with the code of this room."""
     digest = hashlib.sha256(msgspec.json.encode(config))
-    for name in ("compose.py", "followups.py", "signals.py"):
+    for name in ("compose.py", "signals.py", "followups.py", "followup_rules.py", "followups.json"):
         digest.update(Path(__file__).with_name(name).read_bytes())
     return f"kept-edits-{digest.hexdigest()[:12]}"
 

@@ -134,6 +134,15 @@ class Reads:
         rows = self._query("SELECT record FROM rewards WHERE session_id = ? ORDER BY reward_id", (session_id,))
         return [_reward.decode(doc) for (doc,) in rows]
 
+    def rewarded_before_feedback(self) -> set[str]:
+        """Live sessions without a fate that have more reports than their latest reward was computed from."""
+        rows = self._query(
+            f"SELECT s.session_id FROM sessions s JOIN rewards r ON {LATEST_REWARD} WHERE s.purpose = 'live'"
+            " AND NOT EXISTS (SELECT 1 FROM fates f WHERE f.session_id = s.session_id)"
+            " AND (SELECT count(*) FROM feedback b WHERE b.session_id = s.session_id) > r.record ->> '$.reports'"
+        )
+        return {str(session_id) for (session_id,) in rows}
+
     def latest_rewards(self, purpose: Purpose = "live") -> dict[str, RewardRecord]:
         """The reward that counts, by session id."""
         rows = self._query(
