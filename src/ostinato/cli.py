@@ -10,6 +10,7 @@ from typing import Annotated, Any, NoReturn
 from cyclopts import App, Parameter
 
 import ostinato
+from ostinato.cli_watch import proposed, watch
 from ostinato.processes import ERROR, follow_parent
 from ostinato.records import BadInputError, OstinatoError
 
@@ -25,6 +26,8 @@ rewards = App(name="rewards", help="What sessions were worth, and why.")
 app.command(train)
 app.command(tinyworld)
 app.command(rewards)
+app.command(watch)
+app.command(proposed)
 
 Data = Annotated[Path | None, Parameter(help="The data folder. Default: $OSTINATO_DATA, else ./.ostinato.")]
 

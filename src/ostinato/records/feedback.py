@@ -23,20 +23,47 @@ class _Payload(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"
     pass
 
 
+class EditHunk(Struct, frozen=True, forbid_unknown_fields=True):
+    """One block of lines that an edit changed: its file, its first line right after the edit (from 1), and `name`, a
+    hash of its path and content by which later reports speak of it. survival: the share of it that is there, 0 to 1."""
+
+    path: str
+    line: int
+    name: str
+    survival: float = 1.0
+
+
 class EditProposed(_Payload, frozen=True, tag="edit.proposed"):
-    """The agent changed files: their paths, and how many lines were added and removed."""
+    """The agent changed files: their paths, how many lines were added and removed and, where known, the hunks."""
 
     files: list[str]
     lines_added: int
     lines_removed: int
+    hunks: list[EditHunk] = []
 
 
 class EditSurvival(_Payload, frozen=True, tag="edit.survival"):
-    """How much of the proposed edit is still in the files `delay_s` seconds (of the client's clock) later, 0 to 1."""
+    """How much of the proposed edit is still in the files `delay_s` seconds (of the client's clock) later, 0 to 1.
+
+    survival_rate: by tokens, hunk by hunk, moved and renamed lines found again; None from clients that do not measure
+    it. horizon: what the report is for ("2 min", "commit"). did_branch_change: another branch is checked out than the
+    edit is on."""
 
     delay_s: float
     survival_rate_four_gram: float
     survival_rate_no_revert: float
+    survival_rate: float | None = None
+    horizon: str = ""
+    did_branch_change: bool = False
+    hunks: list[EditHunk] = []
+
+    @property
+    def rate(self) -> float:
+        """The best measure of what survived: `survival_rate`, else the smaller of the two scores (an edit that was
+        rewritten or moved back is not there)."""
+        if self.survival_rate is not None:
+            return self.survival_rate
+        return min(self.survival_rate_four_gram, self.survival_rate_no_revert)
 
 
 class EditReverted(_Payload, frozen=True, tag="edit.reverted"):

@@ -30,8 +30,8 @@ KEPT_FROM = 0.95
 class Signals(Struct, frozen=True):
     """What is known of one session.
 
-    edited: an edit was proposed. survival: of the latest report by the client's clock, the smaller of its two scores
-    (an edit that was rewritten or moved back is not there), None without a report. dissatisfied: the highest
+    edited: an edit was proposed. survival: of the latest report by the client's clock (`EditSurvival.rate`), None
+    without a report. dissatisfied: the highest
     probability over follow-ups and ratings, None where the person said nothing. asked: the last reply ends with a
     question mark and nothing was edited. committed: the person committed something. tokens: generated.
     seconds: model and tools together, as the client measured them."""
@@ -70,7 +70,7 @@ def signals_of(events: Sequence[FeedbackEvent], turns: Sequence[Turn], reply: st
     said = reply.strip()
     return Signals(
         edited=edited,
-        survival=None if latest is None else min(latest.survival_rate_four_gram, latest.survival_rate_no_revert),
+        survival=None if latest is None else latest.rate,
         reverted=any(isinstance(item, EditReverted) for item in payloads),
         dissatisfied=_dissatisfied(payloads),
         abandoned=any(isinstance(item, Abandoned) for item in payloads),
