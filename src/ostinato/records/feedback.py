@@ -72,6 +72,42 @@ class EditReverted(_Payload, frozen=True, tag="edit.reverted"):
     delay_s: float = 0.0
 
 
+class EditDecision(_Payload, frozen=True, tag="edit.decision"):
+    """The person accepted or rejected the whole edit in the client's own view of it."""
+
+    outcome: Literal["accepted", "rejected"]
+
+
+class HunkDecision(_Payload, frozen=True, tag="edit.hunk"):
+    """The person accepted or rejected one block of an edit, which adds and removes so many lines."""
+
+    outcome: Literal["accepted", "rejected"]
+    lines_added: int = 0
+    lines_removed: int = 0
+    path: str = ""
+
+
+class LaterFix(_Payload, frozen=True, tag="edit.fixed"):
+    """Somebody repaired the edit `delay_s` seconds later: `share` of it had to change, 0 to 1. sha: the commit."""
+
+    delay_s: float
+    share: float
+    sha: str = ""
+
+
+class TaskOutcome(_Payload, frozen=True, tag="task.outcome"):
+    """What came of a task that ran in the background: whether it did what was asked, by the client's own check."""
+
+    succeeded: bool
+    detail: str = ""
+
+
+class Comment(_Payload, frozen=True, tag="comment"):
+    """What a person wrote about an answer, as plain text, beside the conversation."""
+
+    text: str
+
+
 class FollowUp(_Payload, frozen=True, tag="followup"):
     """The person's next message, as plain text."""
 
@@ -130,6 +166,11 @@ Payload = (
     EditProposed
     | EditSurvival
     | EditReverted
+    | EditDecision
+    | HunkDecision
+    | LaterFix
+    | TaskOutcome
+    | Comment
     | FollowUp
     | Abandoned
     | Cancelled
