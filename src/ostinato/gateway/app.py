@@ -19,6 +19,7 @@ from ostinato.gateway.errors import WrongMethodError, error_json
 from ostinato.gateway.gateway import Gateway
 from ostinato.gateway.intake import FeedbackEndpoint
 from ostinato.gateway.otlp import LogsEndpoint
+from ostinato.gateway.reference import docs_page, openapi_page
 from ostinato.records import BadInputError, Engine, MissingError, OstinatoError, UnavailableError, new_id
 from ostinato.store import Ledger
 
@@ -51,6 +52,8 @@ def build_app(config: GatewayConfig, ledger: Ledger, engine: Engine, frame: Mapp
             Route("/v1/models/{model}", pages.model, methods=["GET"]),
             Route("/v1/sessions/{session_id}", pages.session, methods=["GET"]),
             Route("/admin/refresh", pages.refresh, methods=["POST"]),
+            Route("/openapi.json", openapi_page, methods=["GET"]),
+            Route("/docs", docs_page, methods=["GET"]),
             Route("/healthz", pages.health, methods=["GET"]),
             Route("/metrics", pages.metrics, methods=["GET"]),
         ],
