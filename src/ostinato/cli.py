@@ -133,6 +133,26 @@ def status(*, data: Data = None) -> None:
 
 
 @app.command
+def incidents(*, data: Data = None, close: int | None = None, why: str = "", everything: bool = False) -> None:
+    """Show what somebody should look at; a candidate with an open incident is not promoted.
+
+    Args:
+        close: the number of an incident that was looked at and may be closed.
+        why: the reason, kept with it.
+        everything: show closed ones too.
+    """
+    from ostinato.serving import close_incident, show_incidents
+    from ostinato.settings import data_folder
+    from ostinato.view import console
+
+    if close is not None:
+        if not why.strip():
+            raise BadInputError("--close needs a reason.", hint=f'Next: ostinato incidents --close {close} --why "..."')
+        close_incident(data_folder(data), close, why)
+    show_incidents(data_folder(data), console(), everything=everything)
+
+
+@app.command
 def report(*, data: Data = None) -> None:
     """Write the report and the curves into the data folder."""
     from ostinato.dashboard import write_report

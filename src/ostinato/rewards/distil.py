@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from ostinato.records import Fate, RewardRecord, SessionRow, Turn, in_held_out_group
 from ostinato.render import ChatFormat
+from ostinato.rewards.behaviour import behaviour_of
 from ostinato.rewards.compose import RewardConfig, reward_of
 from ostinato.rewards.signals import signals_of
 from ostinato.store import CorruptTraceError, Ledger, Transaction
@@ -85,7 +86,8 @@ def judge(
     reply = "" if trace is None else chat_format.parse(trace.ids, ()).content
     reports = ledger.feedback(session_id)
     record = reward_of(session_id, signals_of(reports, turns, reply), rewards, now)
-    return msgspec.structs.replace(record, reports=len(reports))
+    behaviour = behaviour_of(ledger.request(turns[-1].turn_id), turns) if turns else {}
+    return msgspec.structs.replace(record, signals=record.signals | behaviour, reports=len(reports))
 
 
 def settle(ledger: Ledger, record: RewardRecord, person: str, turns: Sequence[Turn]) -> bool:

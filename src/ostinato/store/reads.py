@@ -291,10 +291,14 @@ class Reads:
         """All counters by name."""
         return {str(name): int(value) for name, value in self._query("SELECT name, value FROM counters ORDER BY name")}
 
-    def incidents(self) -> list[Incident]:
-        """Everything that a person should know about, oldest first."""
-        rows = self._query("SELECT kind, message, session_id, at FROM incidents ORDER BY incident_id")
-        return [Incident(*row) for row in rows]
+    def incidents(self, *, only_open: bool = False) -> list[Incident]:
+        """What people should know about, oldest first."""
+        rows = self._query(
+            "SELECT incident_id, kind, message, session_id, at, version, rule, closed_at, closed_because, sessions"
+            " FROM incidents WHERE closed_at IS NULL OR NOT ? ORDER BY incident_id",
+            (only_open,),
+        )
+        return [Incident(*(*row[:9], tuple(msgspec.json.decode(row[9])))) for row in rows]
 
     def progress(self) -> dict[str, Progress]:
         """What each part last said about itself."""
