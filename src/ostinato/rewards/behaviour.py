@@ -47,8 +47,8 @@ class Edit(Struct, frozen=True):
 
     def added(self) -> list[str]:
         """The lines that it adds, blank ones left out."""
-        before = {line.strip() for line in self.old.splitlines()}
-        return [line for line in self.new.splitlines() if line.strip() and line.strip() not in before]
+        before = {" ".join(line.split()) for line in ("", *self.old.splitlines())}
+        return [line for line in self.new.splitlines() if " ".join(line.split()) not in before]
 
 
 class _Function(Struct):
