@@ -22,14 +22,17 @@ EXAMPLES = 5
 
 
 class Monitor(Struct, frozen=True):
-    """One number that is watched. `tolerance` is how far its mean may move in the bad direction: in the number's unit,
-    or as a share of what it was where `relative`. what: the number in words."""
+    """One number that is watched. `tolerance` is how far its mean may move in the bad direction. With `tail` the number
+    is whether a session lies beyond what 19 of 20 had on the other side, so that a few odd sessions are seen among many
+    plain ones. what: the number in words. only_beside: it depends on the hour too, so that only versions which served
+    at the same time are compared."""
 
     name: str
     what: str
     bad: Literal["higher", "lower"]
     tolerance: float
-    relative: bool = False
+    tail: bool = False
+    only_beside: bool = False
 
 
 MONITORS: tuple[Monitor, ...] = (
@@ -43,12 +46,17 @@ MONITORS: tuple[Monitor, ...] = (
     Monitor("comment_share", "share of comments in the lines added", "higher", 0.05),
     Monitor("test_edits", "sessions that edit tests", "higher", 0.03),
     Monitor("check_removals", "sessions that take checks out of tests", "higher", 0.02),
-    Monitor("tokens", "generated tokens", "higher", 0.25, relative=True),
-    Monitor("seconds", "seconds of model and tools", "higher", 0.5, relative=True),
-    Monitor("lookups", "reads and searches before the first edit", "lower", 0.5, relative=True),
-    Monitor("edit_calls", "calls of editing tools in sessions with an edit", "higher", 0.3, relative=True),
-    Monitor("surprise", "entropy of the sampled tokens", "lower", 0.75, relative=True),
+    Monitor("tokens", "sessions with unusually many tokens", "higher", 0.03, tail=True),
+    Monitor(
+        "seconds", "sessions in which model and tools took unusually long", "higher", 0.03, tail=True, only_beside=True
+    ),
+    Monitor(
+        "lookups", "sessions with unusually few reads and searches before the first edit", "lower", 0.05, tail=True
+    ),
+    Monitor("edit_calls", "sessions with unusually many calls of editing tools", "higher", 0.03, tail=True),
+    Monitor("surprise", "sessions whose tokens were unusually certain", "lower", 0.25, tail=True),
 )
+BESIDE, FIRST = "the release beside it", "the first release"
 DIVERGENCE = "divergence"
 """The alarm of a candidate whose reward is higher while less of what it does is kept."""
 
@@ -117,9 +125,9 @@ def watch(
     by_version: dict[str, list[SessionResult]] = defaultdict(list)
     for row in rows:
         by_version[row.version].append(row)
-    pairs = [(experiment.candidate, sides[CONTROL], sides[CANDIDATE], "the release beside it")] if experiment else []
+    pairs = [(experiment.candidate, sides[CONTROL], sides[CANDIDATE], BESIDE)] if experiment else []
     later = [version for version in by_version if version not in ("", first)]
-    pairs += [(version, by_version[first], by_version[version], "the first release") for version in later]
+    pairs += [(version, by_version[first], by_version[version], FIRST) for version in later]
     alarms: dict[tuple[str, str], Alarm] = {}
     for version, before, after, beside in pairs:
         for alarm in _compare(version, before, after, beside, config, shared_by=len(pairs)):
@@ -137,7 +145,8 @@ def _compare(
     shared_by: int,
 ) -> Iterable[Alarm]:
     alpha = config.alpha / shared_by / (len(MONITORS) + 1)
-    old, new = [_means(rows) for rows in (before, after)]
+    limits = _limits(before)
+    old, new = (_means(rows, limits) for rows in (before, after))
 
     def interval(name: str, share_of_alpha: int = 1) -> Interval:
         control, candidate = list(old.get(name, {}).values()), list(new.get(name, {}).values())
@@ -147,6 +156,8 @@ def _compare(
         )
 
     for monitor in MONITORS:
+        if monitor.only_beside and beside != BESIDE:
+            continue
         found = interval(monitor.name)
         if found.persons >= config.burn_in and _moved(monitor, found):
             yield Alarm(monitor.name, version, _sentence(monitor, found, beside), _examples(monitor, after))
@@ -157,11 +168,26 @@ def _compare(
         yield Alarm(DIVERGENCE, version, words, tuple(row.session_id for row in after[-EXAMPLES:]))
 
 
-def _means(rows: Iterable[SessionResult]) -> dict[str, dict[str, float]]:
+def _limits(rows: Iterable[SessionResult]) -> dict[str, float]:
+    """For each monitor of a tail, what 19 of 20 of these sessions do not go beyond."""
+    numbers = [numbers_of(row) for row in rows]
+    found: dict[str, float] = {}
+    for monitor in MONITORS:
+        values = sorted(value for number in numbers if (value := number[monitor.name]) is not None)
+        if monitor.tail and values:
+            part = 0.95 if monitor.bad == "higher" else 0.05
+            found[monitor.name] = values[round(part * (len(values) - 1))]
+    return found
+
+
+def _means(rows: Iterable[SessionResult], limits: dict[str, float]) -> dict[str, dict[str, float]]:
     """By number and person the mean over the person's sessions."""
     sums: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    lower = {monitor.name for monitor in MONITORS if monitor.bad == "lower"}
     for row in rows:
         for name, value in numbers_of(row).items():
+            if value is not None and name in limits:
+                value = float(value < limits[name] if name in lower else value > limits[name])
             if value is not None:
                 sums[name][row.person].append(value)
     return {
@@ -170,13 +196,14 @@ def _means(rows: Iterable[SessionResult]) -> dict[str, dict[str, float]]:
 
 
 def _moved(monitor: Monitor, found: Interval) -> bool:
-    """Whether the whole interval lies beyond the tolerance."""
-    allowed = monitor.tolerance * abs(found.control) if monitor.relative else monitor.tolerance
-    return found.low > allowed if monitor.bad == "higher" else found.high < -allowed
+    """Whether the whole interval lies beyond the tolerance. More sessions in a tail are bad, on whichever side."""
+    if monitor.bad == "higher" or monitor.tail:
+        return found.low > monitor.tolerance
+    return found.high < -monitor.tolerance
 
 
 def _sentence(monitor: Monitor, found: Interval, beside: str) -> str:
-    moved = "rose" if monitor.bad == "higher" else "fell"
+    moved = "rose" if monitor.bad == "higher" or monitor.tail else "fell"
     bounds = f"difference {found.difference:+.3g} [{found.low:+.3g}, {found.high:+.3g}], {found.persons} persons"
     return f"{monitor.what} {moved} {found.control:.3g} -> {found.candidate:.3g} against {beside} ({bounds})"
 
