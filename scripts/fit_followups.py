@@ -23,7 +23,7 @@ from ostinato.rewards.followups import WEIGHTS, Classifier, inputs_of
 MESSAGES = Path(__file__).parent / "followups"
 LEAST = 3
 """Messages that an input must occur in to get a weight."""
-PENALTY = 2
+PENALTY = 0.3
 """Times half the sum of squared weights: the strength of the prior, chosen on held-out writers."""
 DIGITS = 3
 
