@@ -1,7 +1,8 @@
 """Does the product tell a dissatisfied follow-up from one that moves on?
 
-480 messages, written for this and by nobody who saw the rules, in many styles and some in other languages than English
+479 messages, written for this and by nobody who saw the rules, in many styles and some in other languages than English
 (`data/followups.jsonl`); half are dissatisfied. They are for measuring only: nothing is written or trained with them.
+The classifier that ships, against the keyword rules that are one of its inputs.
 
     python -m benchmarks.followups --json
 """
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.reporting import Figure, finish
-from ostinato.rewards import dissatisfaction
+from ostinato.rewards import dissatisfaction, rule_score
 
 DATA = Path(__file__).parent / "data" / "followups.jsonl"
 BINS = 10
@@ -28,16 +29,31 @@ def calibration_error(said: Sequence[float], true: Sequence[bool]) -> float:
     return sum(abs(sum(p for p, _ in rows) - sum(label for _, label in rows)) for rows in bins.values()) / len(said)
 
 
+def precision_recall(found: Sequence[bool], true: Sequence[bool]) -> tuple[float, float]:
+    """Of the messages that were found: the share that is dissatisfied, and the share of those that were found."""
+    both = sum(a and b for a, b in zip(found, true, strict=True))
+    return both / max(sum(found), 1), both / sum(true)
+
+
+def harmonic(one: float, other: float) -> float:
+    """F1, of precision and recall."""
+    return 2 * one * other / max(one + other, 1e-9)
+
+
 def figures_of(texts: Sequence[str], true: Sequence[bool]) -> list[Figure]:
-    """Precision and recall at one half, and calibration."""
+    """Precision and recall at one half, calibration, and F1 against the keyword rules."""
     said = [dissatisfaction(text) for text in texts]
-    found = [label for probability, label in zip(said, true, strict=True) if probability >= 0.5]
-    precision, recall = sum(found) / max(len(found), 1), sum(found) / sum(true)
+    precision, recall = precision_recall([probability >= 0.5 for probability in said], true)
+    ruled = precision_recall([rule_score(text) >= 0 for text in texts], true)
     error = calibration_error(said, true)
+    lead = harmonic(precision, recall) / harmonic(*ruled)
     return [
-        Figure("precision", precision, "at least 0.85", precision >= 0.85, len(found)),
+        Figure("precision", precision, "at least 0.85", precision >= 0.85, len(texts)),
         Figure("recall", recall, "at least 0.85", recall >= 0.85, sum(true)),
         Figure("calibration error", error, "at most 0.05", error <= 0.05, len(texts)),
+        Figure("F1, against keyword rules", lead, "above 1", lead > 1, len(texts)),
+        Figure("precision of keyword rules", ruled[0], "", None, len(texts)),
+        Figure("recall of keyword rules", ruled[1], "", None, sum(true)),
     ]
 
 

@@ -48,7 +48,14 @@ COMMANDS = {
     "evaluate",
     "train",
     "train rl",
+    "incidents",
+    "watch",
+    "proposed",
+    "rewards",
+    "rewards explain",
+    "rewards recompute",
     "tinyworld",
+    "tinyworld hack",
     "tinyworld persons",
     "tinyworld train-seed",
 }
@@ -99,6 +106,27 @@ def test_status_needs_a_ledger(tmp_path: Path, ostinato: Ostinato) -> None:
     error = refused(ostinato("status", "--data", tmp_path / "none"))
     assert f"There is no ledger in {tmp_path / 'none'}" in error
     assert "ostinato demo" in error
+    assert not (tmp_path / "none").exists()
+
+
+def test_incidents_are_shown_and_closed_with_a_reason(tmp_path: Path, ostinato: Ostinato) -> None:
+    """Open ones with the sessions that show them; a number that is not open, or no reason, is an error."""
+    with Ledger.open(tmp_path) as ledger:
+        ledger.put_incident("monitor.asked", "asks more", 1.0, version="v-1", rule="r", sessions=("s-7",))
+    shown = ostinato("incidents", "--data", tmp_path).stdout
+    assert shown.startswith("1 monitor.asked v-1 ")
+    assert "asks more" in shown
+    assert "see: ostinato rewards explain s-7" in shown
+    assert "--close needs a reason" in refused(ostinato("incidents", "--data", tmp_path, "--close", "1"))
+    assert ostinato("incidents", "--data", tmp_path, "--close", "1", "--why", "fine").stdout == "No incident is open.\n"
+    assert "closed: fine" in ostinato("incidents", "--data", tmp_path, "--everything").stdout
+    assert "no open incident 1" in refused(ostinato("incidents", "--data", tmp_path, "--close", "1", "--why", "again"))
+
+
+def test_an_unknown_hack_is_refused_before_anything_starts(tmp_path: Path, ostinato: Ostinato) -> None:
+    """The error names those that there are."""
+    error = refused(ostinato("tinyworld", "hack", "flattery", "--data", tmp_path / "none"))
+    assert "There are: questions, broken-calls" in error
     assert not (tmp_path / "none").exists()
 
 

@@ -65,6 +65,7 @@ class World:
         self.ledger, self.gates, self.kept = ledger, gates, kept
         self.calls: list[str] = []
         self.number = 0
+        self.breaking = 0.0
 
     async def train(
         self, parent: str, run: str, progress: Callable[[int, int], None], *, damaged: bool
@@ -100,12 +101,20 @@ class World:
         self.number += 1
         arm = arm_of(person, experiment.experiment_id) if experiment else None
         kept = (number * 37 % 100) / 100 < self.kept[arm or "control"]
+        broken = 2 if arm == "candidate" and (number * 61 % 100) / 100 < self.breaking else 0
         add_session(
-            ledger, f"s{number}", person, kept=kept, experiment=experiment.experiment_id if experiment else None
+            ledger,
+            f"s{number}",
+            person,
+            kept=kept,
+            experiment=experiment.experiment_id if experiment else None,
+            invalid=broken,
         )
 
 
-def add_session(ledger: Transaction, name: str, person: str, *, kept: bool, experiment: str | None = None) -> None:
+def add_session(
+    ledger: Transaction, name: str, person: str, *, kept: bool, experiment: str | None = None, invalid: int = 0
+) -> None:
     """A whole session, as the gateway records one."""
     now, response = time.time(), f"r-{name}"
     arm = arm_of(person, experiment) if experiment else None
@@ -115,7 +124,7 @@ def add_session(ledger: Transaction, name: str, person: str, *, kept: bool, expe
     turn = Turn(response, name, 0, 0, "first turn", "release", spans, "stop", 1.0, now, now, now, True, "", trace)
     ledger.begin_turn(turn, b'[{"role":"user","content":"fix it"}]')
     ledger.finish_turn(turn)
-    payloads: list[Payload] = [EditProposed(["a.py"], 1, 1), AgentEnded("done", 1, 1, 0)]
+    payloads: list[Payload] = [EditProposed(["a.py"], 1, 1), AgentEnded("done", 1, 1, invalid)]
     payloads += [EditSurvival(900.0, 1.0, 1.0)] if kept else [EditReverted(1.0)]
     for index, payload in enumerate([*payloads, SessionClosed()]):
         ledger.add_feedback(FeedbackEvent(f"{name}-{index}", response, now + index, payload), name)
@@ -150,10 +159,15 @@ async def turn(
 ) -> tuple[World, Quiet]:
     """Turn the loop to its end."""
     world, quiet = World(ledger, gates, kept), Quiet()
+    await turn_world(ledger, world, quiet, config)
+    return world, quiet
+
+
+async def turn_world(ledger: Ledger, world: World, quiet: Quiet, config: CycleConfig = CONFIG) -> None:
+    """Turn the loop of a world to its end."""
     reader: ChatFormat = Replies()  # type: ignore[assignment]
     async with EnvClient("http://127.0.0.1:9") as envs:
         await Controller(ledger, Distiller(ledger, reader), envs, world, config, quiet).run()
-    return world, quiet
 
 
 @pytest.fixture(autouse=True)
@@ -200,6 +214,51 @@ async def test_want_of_evidence_is_not_called_blocked(ledger: Ledger) -> None:
     """An inconclusive gate admits nobody either, and is recorded as undecided."""
     await turn(ledger, [INCONCLUSIVE], {"control": 0.5})
     assert ledger.experiments()[0].verdict == "undecided"
+
+
+async def test_a_candidate_with_an_open_incident_is_held(ledger: Ledger) -> None:
+    """It keeps more edits, but breaks its tool calls: an incident, shown with sessions, and no promotion."""
+    world, quiet = World(ledger, [PASSED], {"control": 0.3, "candidate": 0.7}), Quiet()
+    world.breaking = 0.5
+    await turn_world(ledger, world, quiet)
+    (experiment,) = ledger.experiments()
+    assert experiment.verdict == "undecided"
+    assert experiment.reason.startswith("held by incident 1: sessions with an invalid tool call rose 0 -> 0.")
+    (incident,) = ledger.incidents(only_open=True)
+    assert (incident.kind, incident.version) == ("monitor.invalid", "v-cycle-1")
+    assert len(incident.sessions) == 5
+    for session_id in incident.sessions:
+        assert ledger.rewards(session_id)[-1].signals["invalid_calls"] == 2
+    assert any(sentence.startswith("incident: v-cycle-1: ") for sentence in quiet.sentences)
+
+
+async def test_a_closed_incident_holds_nothing_and_stays_closed(ledger: Ledger) -> None:
+    """Somebody looked and let it pass; the same alarm does not come again."""
+    world, quiet = World(ledger, [PASSED], {"control": 0.3, "candidate": 0.7}), Quiet()
+    world.breaking = 0.5
+    said = quiet.said
+
+    def close(sentence: str) -> None:
+        said(sentence)
+        if sentence.startswith("incident"):
+            ledger.close_incident(1, "the tool was renamed", time.time())
+
+    quiet.said = close  # type: ignore[method-assign]
+    await turn_world(ledger, world, quiet)
+    assert ledger.experiments()[0].verdict == "promoted"
+    (incident,) = ledger.incidents()
+    assert incident.closed_because == "the tool was renamed"
+
+
+async def test_an_incident_ends_with_the_rewards_that_it_is_about(ledger: Ledger) -> None:
+    """Another rule closes it when the loop starts; one about no rule stays."""
+    ledger.put_incident("monitor.asked", "asks", 1.0, version="v-1", rule="an-older-rule")
+    ledger.put_incident("damaged_trace", "broken", 1.0)
+    await turn(ledger, [BLOCKED], {"control": 0.5})
+    assert [(one.kind, one.closed_because) for one in ledger.incidents()] == [
+        ("monitor.asked", "the rewards were changed"),
+        ("damaged_trace", ""),
+    ]
 
 
 async def test_the_damaged_candidate_is_blocked_and_training_goes_on_from_its_parent(ledger: Ledger) -> None:

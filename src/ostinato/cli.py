@@ -2,14 +2,16 @@
 
 import asyncio
 import os
-import signal
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import NoReturn
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
 import ostinato
+from ostinato.cli_parts import Data, say
+from ostinato.cli_tinyworld import tinyworld
+from ostinato.cli_watch import proposed, watch
 from ostinato.processes import ERROR, follow_parent
 from ostinato.records import BadInputError, OstinatoError
 
@@ -20,11 +22,12 @@ app = App(
     version_flags=["--version"],
 )
 train = App(name="train", help="Train a version from the ledger.")
-tinyworld = App(name="tinyworld", help="The embedded world: the seed model's recipe and simulated persons.")
+rewards = App(name="rewards", help="What sessions were worth, and why.")
 app.command(train)
 app.command(tinyworld)
-
-Data = Annotated[Path | None, Parameter(help="The data folder. Default: $OSTINATO_DATA, else ./.ostinato.")]
+app.command(rewards)
+app.command(watch)
+app.command(proposed)
 
 
 def main() -> None:
@@ -48,14 +51,6 @@ def fail(error: OstinatoError) -> NoReturn:
     if error.hint:
         sys.stderr.write(f"  {error.hint}\n")
     sys.exit(1)
-
-
-def say(result: Any) -> None:
-    """One JSON object on standard output, for the process that started us."""
-    import msgspec
-
-    sys.stdout.write(msgspec.json.encode(result).decode() + "\n")
-    sys.stdout.flush()
 
 
 @app.command
@@ -125,6 +120,26 @@ def status(*, data: Data = None) -> None:
     from ostinato.view import console
 
     show_status(data_folder(data), console())
+
+
+@app.command
+def incidents(*, data: Data = None, close: int | None = None, why: str = "", everything: bool = False) -> None:
+    """Show what somebody should look at; a candidate with an open incident is not promoted.
+
+    Args:
+        close: the number of an incident that was looked at and may be closed.
+        why: the reason, kept with it.
+        everything: show closed ones too.
+    """
+    from ostinato.serving import close_incident, show_incidents
+    from ostinato.settings import data_folder
+    from ostinato.view import console
+
+    if close is not None:
+        if not why.strip():
+            raise BadInputError("--close needs a reason.", hint=f'Next: ostinato incidents --close {close} --why "..."')
+        close_incident(data_folder(data), close, why)
+    show_incidents(data_folder(data), console(), everything=everything)
 
 
 @app.command
@@ -285,57 +300,26 @@ def rl(
     say(train_from_ledger(data_folder(data), parent, config, limit=limit, run_id=run, threads=threads))
 
 
-@tinyworld.command
-def persons(
-    *,
-    data: Data = None,
-    gateway: str,
-    envs: str,
-    persons: int = 400,
-    sessions: int = 0,
-    concurrency: int = 8,
-    seed: int = 1,
-    start: int = 0,
-) -> None:
-    """Let simulated persons use the agent through the gateway; one JSON line for each session.
-
-    Args:
-        persons: size of the population at a time.
-        sessions: how many sessions; 0 goes on until the process is ended.
-        start: sessions of the population to leave out, to go on where another run stopped.
-    """
+@rewards.command
+def explain(session: str, *, data: Data = None) -> None:
+    """Take the reward of SESSION apart: parts, signals, and what the person's words told."""
+    from ostinato.rewarding import explain_reward
     from ostinato.settings import data_folder
-    from ostinato.tinyworld import PersonsConfig, run_persons
+    from ostinato.view import console
 
-    config = PersonsConfig(
-        gateway=gateway,
-        envs=envs,
-        folder=str(data_folder(data) / "runs" / "persons"),
-        seed=seed,
-        population=persons,
-        first=start,
-        sessions=sessions,
-        concurrency=concurrency,
-    )
-
-    async def run() -> None:
-        stop = asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        await run_persons(config, stop)
-
-    asyncio.run(run())
+    explain_reward(data_folder(data), session, console())
 
 
-@tinyworld.command
-def train_seed(*, out: Path, steps: int = 1100, threads: int = 2, seed: int = 0) -> None:
-    """Train the seed model afresh: tokenizer, a little pretraining, then the demonstrator's trajectories.
+@rewards.command(name="recompute")
+def recompute_rewards(*, data: Data = None, settings: Path | None = None, apply: bool = False) -> None:
+    """Show what today's rule would change in the rewards that were given.
 
     Args:
-        out: where the model folder is written; a stopped run in it is continued.
-        steps: of training on demonstrations; 1100 take about 14 minutes on two cores.
+        settings: a TOML file with the cycle's dials; its [distil.rewards] is the rule. The defaults without one.
+        apply: store the changed rewards too; the earlier ones stay as history.
     """
-    from ostinato.tinyworld.recipe.train import SeedConfig
-    from ostinato.tinyworld.recipe.train import train_seed as train
+    from ostinato.rewarding import recompute_rewards as run
+    from ostinato.settings import data_folder, load_config
+    from ostinato.view import console
 
-    say(train(SeedConfig(out, steps=steps, threads=threads, rng_seed=seed)))
+    run(data_folder(data), load_config(settings).distil.rewards, apply, console())

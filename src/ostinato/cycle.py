@@ -11,11 +11,11 @@ from typing import Any, Literal, Protocol
 import msgspec
 from msgspec import Struct
 
-from ostinato.deploy import METRICS, Decision, Observation, decide
+from ostinato.deploy import METRICS, Decision, Observation, decide, watch
 from ostinato.envs.client import EnvClient
 from ostinato.evals import GateResult, grow_bench
 from ostinato.records import Experiment, Look, new_id
-from ostinato.rewards import Distiller, live_metrics
+from ostinato.rewards import Distiller, live_metrics, rule_name
 from ostinato.settings import CycleConfig
 from ostinato.store import Ledger
 
@@ -103,6 +103,7 @@ class Controller:
 
     async def run(self) -> None:
         """Turn the loop until all cycles are done."""
+        self._close_outdated()
         while self.state.stage != "done":
             self._enter(await self._stages[self.state.stage](self.state))
 
@@ -124,6 +125,7 @@ class Controller:
             if ready >= wanted and bench >= min(config.bench_tasks, 20):
                 break
             await asyncio.sleep(POLL_S)
+        await asyncio.to_thread(self._watch, None)
         return msgspec.structs.replace(state, stage="train", parent=state.parent or self.release)
 
     async def _train(self, state: CycleState) -> CycleState:
@@ -175,6 +177,8 @@ class Controller:
         while True:
             await self.settle()
             decision = await asyncio.to_thread(self._look, experiment)
+            await asyncio.to_thread(self._watch, experiment)
+            decision = self._held(decision, state.candidate)
             self.watcher.phase(
                 state.number, "experiment", decision.sessions, self.config.experiment.horizon, decision.reason
             )
@@ -269,6 +273,36 @@ class Controller:
                     )
                 )
         return decision
+
+    def _watch(self, experiment: Experiment | None) -> None:
+        """Open an incident for each new alarm of the monitors. One that somebody closed is not opened again."""
+        rule = rule_name(self.config.distil.rewards)
+        known = {(incident.kind, incident.version, incident.rule) for incident in self.ledger.incidents()}
+        first = self.ledger.releases()[0].version
+        for alarm in watch(self.ledger.results(), experiment, first, self.config.monitors):
+            kind = f"monitor.{alarm.monitor}"
+            if (kind, alarm.version, rule) not in known:
+                self.ledger.put_incident(
+                    kind, alarm.message, time.time(), version=alarm.version, rule=rule, sessions=alarm.sessions
+                )
+                self.watcher.said(f"incident: {alarm.version}: {alarm.message}. See: ostinato incidents")
+
+    def _held(self, decision: Decision, candidate: str) -> Decision:
+        """No candidate with an open incident is promoted: it waits until somebody closes the incident, at most until
+        the horizon."""
+        open_ones = [one for one in self.ledger.incidents(only_open=True) if one.version == candidate]
+        if decision.verdict != "promoted" or not open_ones:
+            return decision
+        reason = f"held by incident {open_ones[0].incident_id}: {open_ones[0].message}"
+        late = decision.sessions >= self.config.experiment.horizon
+        return msgspec.structs.replace(decision, verdict="undecided" if late else "running", reason=reason)
+
+    def _close_outdated(self) -> None:
+        """Incidents about rewards that are not given any more are closed."""
+        rule = rule_name(self.config.distil.rewards)
+        for incident in self.ledger.incidents(only_open=True):
+            if incident.rule not in ("", rule):
+                self.ledger.close_incident(incident.incident_id, "the rewards were changed", time.time())
 
     def _next_cycle(self, state: CycleState, *, promoted: bool, harmful: bool) -> CycleState:
         """Training goes on from a candidate that was merely not decided, but not from a second one in a row: people's

@@ -94,11 +94,33 @@ def show_status(data: Path, console: Console) -> None:
             lines += ["", f"cycle {held.value['number']}, {held.value['stage']}"]
         lines.append(f"accounts: {accounts_line(ledger)}")
         lines.append(f"bench episodes: {ledger.accounts('episode').sessions}, sandboxes: {ledger.sandbox_count()}")
+        lines.append(f"open incidents: {len(ledger.incidents(only_open=True))} (ostinato incidents)")
         lines.append(f"feedback whose response is not stored yet: {ledger.parked_feedback()}")
         lines += [f"{name}: {value}" for name, value in ledger.counters().items()]
         console.print(version_table(version_rows(ledger)))
         for line in lines:
             console.print(plainly(line), markup=False, highlight=False, soft_wrap=True)
+
+
+def show_incidents(data: Path, console: Console, *, everything: bool) -> None:
+    """What people should know about: open incidents, or all."""
+    with existing_ledger(data) as ledger:
+        found = ledger.incidents(only_open=not everything)
+    for one in found:
+        state = "open" if one.closed_at is None else f"closed: {one.closed_because}"
+        at = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.at))
+        lines = [f"{one.incident_id} {one.kind} {one.version} {at} ({state})", f"  {one.message}"]
+        lines += [f"  see: ostinato rewards explain {session}" for session in one.sessions]
+        for line in lines:
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+    if not found:
+        console.print("No incident is open." if not everything else "There was no incident.")
+
+
+def close_incident(data: Path, incident_id: int, because: str) -> None:
+    """Close one; what it held may go on."""
+    with existing_ledger(data) as ledger:
+        ledger.close_incident(incident_id, because, time.time())
 
 
 def examine() -> tuple[list[str], bool]:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ostinato.deploy import ExperimentConfig
+from ostinato.deploy import ExperimentConfig, MonitorConfig
 from ostinato.evals import GateConfig
 from ostinato.records import BadInputError, MissingError
 from ostinato.rewards import DistilConfig
@@ -46,6 +46,7 @@ class CycleConfig(Struct, frozen=True, forbid_unknown_fields=True):
     training: TrainingDials = TrainingDials()
     gate: GateConfig = GateConfig()
     experiment: ExperimentConfig = ExperimentConfig()
+    monitors: MonitorConfig = MonitorConfig()
     distil: DistilConfig = DistilConfig()
 
 

@@ -94,3 +94,13 @@ def test_live_metrics() -> None:
     assert metrics(edited=True, survival=1.0, dissatisfied=0.2)["dissatisfied"] == 0.0
     assert metrics(end="sandbox_died") == dict.fromkeys(metrics())
     assert metrics(edited=True, survival=1.0)["tokens"] == 80
+
+
+def test_broken_calls_can_be_discarded_to_show_what_comes_of_it() -> None:
+    """Off by default; where it is on, the record names why there is no reward, and other sessions keep theirs."""
+    broken, whole = Signals(edited=True, survival=1.0, invalid_calls=1), Signals(edited=True, survival=1.0)
+    flawed = RewardConfig(discard_invalid=True)
+    record = reward_of("s", broken, flawed, 0.0)
+    assert (record.reward, record.parts, record.exclusion) == (None, {}, "invalid calls are discarded")
+    assert reward_of("s", whole, flawed, 0.0).reward == reward_of("s", whole, CONFIG, 0.0).reward
+    assert reward_of("s", broken, CONFIG, 0.0).reward is not None

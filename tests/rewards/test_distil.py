@@ -9,7 +9,9 @@ from tokenizers import decoders, models, pre_tokenizers
 from ostinato.records import (
     AgentEnded,
     EditProposed,
+    EditReverted,
     EditSurvival,
+    Fate,
     FeedbackEvent,
     FollowUp,
     Outcome,
@@ -95,3 +97,18 @@ def test_what_cannot_be_trained_on_is_filtered_by_name(tmp_path: Path, tiny: Tin
         assert accounts.balanced
         assert (accounts.sessions, accounts.open, accounts.fates["filtered"]) == (5, 1, 4)
         assert ledger.latest_rewards()["cut"].reward is not None
+
+
+def test_late_feedback_is_judged_again_until_the_session_has_its_fate(tmp_path: Path, tiny: TinyFormat) -> None:
+    """A revert that comes after the reward lowers it; once the session was trained on, nothing changes any more."""
+    with Ledger.open(tmp_path, owner=True) as ledger:
+        put_session(ledger, tiny, "kept", "Fixed f.", *KEPT, SessionClosed())
+        distiller = Distiller(ledger, tiny)
+        assert distiller.distil(now=120.0).outcomes == {"kept": 1}
+        ledger.add_feedback(FeedbackEvent("late", "kept-t0", 300.0, EditReverted(200.0)), "kept")
+        assert distiller.distil(now=121.0).outcomes == {"reverted": 1}
+        assert distiller.distil(now=122.0).outcomes == {}
+        assert [record.outcome for record in ledger.rewards("kept")] == [Outcome.KEPT, Outcome.REVERTED]
+        ledger.put_fate("kept", Fate.TRAINED, "", "v-2")
+        ledger.add_feedback(FeedbackEvent("later", "kept-t0", 400.0, FollowUp("thanks")), "kept")
+        assert distiller.distil(now=123.0).outcomes == {}

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ostinato.records import ConflictError, SessionRow
+from ostinato.records import ConflictError, MissingError, SessionRow
 from ostinato.store import Ledger
-from ostinato.store.connections import migrate, migrations
+from ostinato.store.connections import LEDGER_NAME, migrate, migrations
 
 
 def test_schema_steps_are_numbered_from_one_without_gaps() -> None:
@@ -124,3 +124,20 @@ def test_only_the_owner_moves_the_log(tmp_path: Path) -> None:
                 waited.wait(0.05)
             assert main.stat().st_size > before
         assert len(holder.sessions()) == 300
+
+
+def test_a_ledger_of_the_first_schema_is_brought_up(tmp_path: Path) -> None:
+    """Its incidents are open and about no version; a copy of the old file stays."""
+    migrate(tmp_path / LEDGER_NAME, migrations()[:1])
+    db = sqlite3.connect(tmp_path / LEDGER_NAME)
+    with db:
+        db.execute("INSERT INTO incidents (kind, message, session_id, at) VALUES ('old', 'said', NULL, 1.0)")
+    db.close()
+    with Ledger.open(tmp_path) as ledger:
+        (incident,) = ledger.incidents(only_open=True)
+        assert (incident.kind, incident.version, incident.sessions) == ("old", "", ())
+        ledger.close_incident(incident.incident_id, "seen", 2.0)
+        assert ledger.incidents(only_open=True) == []
+        with pytest.raises(MissingError, match="no open incident 1"):
+            ledger.close_incident(1, "again", 3.0)
+    assert (tmp_path / "ledger.schema-1.sqlite").exists()

@@ -1,5 +1,6 @@
 """Publishing and fetching: bit-equal, idempotent, and never wrong."""
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -8,10 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import zstandard
 
 from ostinato.records import BadInputError, MissingError, OstinatoError, Version
 from ostinato.weights import Arrays, DamagedWeightsError, WeightStore
 from ostinato.weights.content import content_digest, version_name
+from ostinato.weights.files import LINK_MAGIC
 
 FRAME = {"config.json": b'{"model_type": "qwen3_moe"}', "tokenizer.json": b"{}"}
 
@@ -176,3 +179,16 @@ def test_a_killed_publisher_leaves_whole_versions(tmp_path: Path) -> None:
     for version in there:
         assert version_name(content_digest(store.fetch(version), store.get(version).frame)) == version
         assert store.frame(version) == {"config.json": b"{}"}
+
+
+def test_links_of_the_first_layout_are_read(tmp_path: Path, arrays: Arrays, rng: np.random.Generator) -> None:
+    """Their headers were not compressed."""
+    store = WeightStore(tmp_path)
+    made = chain(store, arrays, rng, 3)
+    for path in tmp_path.rglob("*.weights"):
+        magic, rest = LINK_MAGIC, path.read_bytes()[len(LINK_MAGIC) :]
+        size = int.from_bytes(rest[32:36], "little")
+        head = zstandard.ZstdDecompressor().decompress(rest[36 : 36 + size], max_output_size=1 << 20)
+        old = hashlib.sha256(head).digest() + len(head).to_bytes(4, "little") + head + rest[36 + size :]
+        path.write_bytes(magic.replace(b"2", b"1") + old)
+    assert all(equal(store.fetch(version.version), wanted) for version, wanted in made)

@@ -18,10 +18,16 @@ from ostinato.gateway.config import GatewayConfig
 from ostinato.gateway.errors import WrongMethodError, error_json
 from ostinato.gateway.gateway import Gateway
 from ostinato.gateway.intake import FeedbackEndpoint
+from ostinato.gateway.otlp import LogsEndpoint
+from ostinato.gateway.reference import docs_page, openapi_page
 from ostinato.records import BadInputError, Engine, MissingError, OstinatoError, UnavailableError, new_id
 from ostinato.store import Ledger
 
-_COUNTED = {"/v1/chat/completions": "http.requests.chat", "/v1/feedback": "http.requests.feedback"}
+_COUNTED = {
+    "/v1/chat/completions": "http.requests.chat",
+    "/v1/feedback": "http.requests.feedback",
+    "/v1/logs": "http.requests.logs",
+}
 
 
 def build_app(config: GatewayConfig, ledger: Ledger, engine: Engine, frame: Mapping[str, bytes]) -> ASGIApp:
@@ -41,10 +47,13 @@ def build_app(config: GatewayConfig, ledger: Ledger, engine: Engine, frame: Mapp
         routes=[
             Route("/v1/chat/completions", ChatEndpoint(gateway), methods=["POST"]),
             Route("/v1/feedback", FeedbackEndpoint(gateway).__call__, methods=["POST"]),
+            Route("/v1/logs", LogsEndpoint(gateway).__call__, methods=["POST"]),
             Route("/v1/models", pages.models, methods=["GET"]),
             Route("/v1/models/{model}", pages.model, methods=["GET"]),
             Route("/v1/sessions/{session_id}", pages.session, methods=["GET"]),
             Route("/admin/refresh", pages.refresh, methods=["POST"]),
+            Route("/openapi.json", openapi_page, methods=["GET"]),
+            Route("/docs", docs_page, methods=["GET"]),
             Route("/healthz", pages.health, methods=["GET"]),
             Route("/metrics", pages.metrics, methods=["GET"]),
         ],

@@ -40,13 +40,8 @@ class FeedbackEndpoint:
         gateway.access.caller(request.scope["headers"], "feedback")
         body = await read_body(request.scope, request.receive, gateway.config.max_body_bytes)
         events = _decode(body or b"")
-        known = [event for event in events if gateway.ids.verify(event.response_id)]
-        statuses = iter(await self._store(known) if known else [])
-        ours = {id(event) for event in known}
-        results = [Result(event.event_id, next(statuses) if id(event) in ours else "unknown") for event in events]
-        for result in results:
-            gateway.counts.add(f"feedback.{result.status}")
-        if not known:
+        results = await take_in(gateway, events)
+        if all(result.status == "unknown" for result in results):
             first = events[0].response_id
             raise MissingError(
                 f"The response id {first[:100]!r} is not one of ours.",
@@ -57,26 +52,38 @@ class FeedbackEndpoint:
         status = results[0].status if len(results) == 1 else "parked" if parked else "stored"
         return _json(msgspec.json.encode({"status": status, "results": results}), 202 if parked else 200)
 
-    async def _store(self, events: list[FeedbackEvent]) -> list[Status]:
-        now = time.time()
-        sessions: dict[str, str] = {}
-        for response_id in {event.response_id for event in events}:
-            session_id = self._gateway.ledger.turn_session(response_id)
-            if session_id is not None:
-                sessions[response_id] = session_id
-        closing = [
-            sessions[event.response_id]
-            for event in events
-            if isinstance(event.payload, SessionClosed) and event.response_id in sessions
-        ]
 
-        def write(tx: Transaction) -> list[Status]:
-            return [_add(tx, event, sessions.get(event.response_id), now) for event in events]
+async def take_in(gateway: Gateway, events: list[FeedbackEvent]) -> list[Result]:
+    """Store reports; they are durable when this returns. One about a response that is not ours is counted and left."""
+    known = [event for event in events if gateway.ids.verify(event.response_id)]
+    statuses = iter(await _store(gateway, known) if known else [])
+    ours = {id(event) for event in known}
+    results = [Result(event.event_id, next(statuses) if id(event) in ours else "unknown") for event in events]
+    for result in results:
+        gateway.counts.add(f"feedback.{result.status}")
+    return results
 
-        statuses = await self._gateway.writer.submit(write)
-        for session_id in closing:
-            self._gateway.book.closed(session_id, now)
-        return statuses
+
+async def _store(gateway: Gateway, events: list[FeedbackEvent]) -> list[Status]:
+    now = time.time()
+    sessions: dict[str, str] = {}
+    for response_id in {event.response_id for event in events}:
+        session_id = gateway.ledger.turn_session(response_id)
+        if session_id is not None:
+            sessions[response_id] = session_id
+    closing = [
+        sessions[event.response_id]
+        for event in events
+        if isinstance(event.payload, SessionClosed) and event.response_id in sessions
+    ]
+
+    def write(tx: Transaction) -> list[Status]:
+        return [_add(tx, event, sessions.get(event.response_id), now) for event in events]
+
+    statuses = await gateway.writer.submit(write)
+    for session_id in closing:
+        gateway.book.closed(session_id, now)
+    return statuses
 
 
 def _add(tx: Transaction, event: FeedbackEvent, session_id: str | None, now: float) -> Status:

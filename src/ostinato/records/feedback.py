@@ -23,26 +23,89 @@ class _Payload(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"
     pass
 
 
+class EditHunk(Struct, frozen=True, forbid_unknown_fields=True):
+    """One block of lines that an edit changed: its file, its first line right after the edit (from 1), and `name`, a
+    hash of its path and content by which later reports speak of it. survival: the share of it that is there, 0 to 1."""
+
+    path: str
+    line: int
+    name: str
+    survival: float = 1.0
+
+
 class EditProposed(_Payload, frozen=True, tag="edit.proposed"):
-    """The agent changed files: their paths, and how many lines were added and removed."""
+    """The agent changed files: their paths, how many lines were added and removed and, where known, the hunks."""
 
     files: list[str]
     lines_added: int
     lines_removed: int
+    hunks: list[EditHunk] = []
 
 
 class EditSurvival(_Payload, frozen=True, tag="edit.survival"):
-    """How much of the proposed edit is still in the files `delay_s` seconds (of the client's clock) later, 0 to 1."""
+    """How much of the proposed edit is still in the files `delay_s` seconds (of the client's clock) later, 0 to 1.
+
+    survival_rate: by tokens, hunk by hunk, moved and renamed lines found again; None from clients that do not measure
+    it. horizon: what the report is for ("2 min", "commit"). did_branch_change: another branch is checked out than the
+    edit is on."""
 
     delay_s: float
     survival_rate_four_gram: float
     survival_rate_no_revert: float
+    survival_rate: float | None = None
+    horizon: str = ""
+    did_branch_change: bool = False
+    hunks: list[EditHunk] = []
+
+    @property
+    def rate(self) -> float:
+        """The best measure of what survived: `survival_rate`, else the smaller of the two scores (an edit that was
+        rewritten or moved back is not there)."""
+        if self.survival_rate is not None:
+            return self.survival_rate
+        return min(self.survival_rate_four_gram, self.survival_rate_no_revert)
 
 
 class EditReverted(_Payload, frozen=True, tag="edit.reverted"):
     """The person took the whole edit back."""
 
     delay_s: float = 0.0
+
+
+class EditDecision(_Payload, frozen=True, tag="edit.decision"):
+    """The person accepted or rejected the whole edit in the client's own view of it."""
+
+    outcome: Literal["accepted", "rejected"]
+
+
+class HunkDecision(_Payload, frozen=True, tag="edit.hunk"):
+    """The person accepted or rejected one block of an edit, which adds and removes so many lines."""
+
+    outcome: Literal["accepted", "rejected"]
+    lines_added: int = 0
+    lines_removed: int = 0
+    path: str = ""
+
+
+class LaterFix(_Payload, frozen=True, tag="edit.fixed"):
+    """Somebody repaired the edit `delay_s` seconds later: `share` of it had to change, 0 to 1. sha: the commit."""
+
+    delay_s: float
+    share: float
+    sha: str = ""
+
+
+class TaskOutcome(_Payload, frozen=True, tag="task.outcome"):
+    """What came of a task that ran in the background: whether it did what was asked, by the client's own check."""
+
+    succeeded: bool
+    detail: str = ""
+
+
+class Comment(_Payload, frozen=True, tag="comment"):
+    """What a person wrote about an answer, as plain text, beside the conversation."""
+
+    text: str
 
 
 class FollowUp(_Payload, frozen=True, tag="followup"):
@@ -103,6 +166,11 @@ Payload = (
     EditProposed
     | EditSurvival
     | EditReverted
+    | EditDecision
+    | HunkDecision
+    | LaterFix
+    | TaskOutcome
+    | Comment
     | FollowUp
     | Abandoned
     | Cancelled

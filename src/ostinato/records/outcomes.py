@@ -40,7 +40,8 @@ class Fate(StrEnum):
 
 class RewardRecord(Struct, frozen=True):
     """The scalar given to a session's chain, with its parts. `reward` is None where `exclusion` names why there is
-    none. `signals` are the numbers it was computed from; `rule` names the code and settings that computed it."""
+    none. `signals` are the numbers it was computed from, `reports` how many feedback events they were read from; `rule`
+    names the code and settings that computed it."""
 
     session_id: str
     outcome: Outcome
@@ -50,3 +51,4 @@ class RewardRecord(Struct, frozen=True):
     rule: str
     at: float
     exclusion: str = ""
+    reports: int | None = None

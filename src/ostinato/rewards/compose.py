@@ -28,7 +28,9 @@ class RewardConfig(Struct, frozen=True, forbid_unknown_fields=True):
     asked: a question instead of an edit. undone: nothing done, empty answer, run broken off, abandoned, cancelled.
     dissatisfied: times the probability that the follow-up complains. invalid_call: each, at most `invalid_cap` of them.
     effort_weight: times the cost below of the generated tokens plus `call_tokens` for each tool call.
-    effort_k, effort_q: the curve of that cost."""
+    effort_k, effort_q: the curve of that cost.
+    discard_invalid: leave out every session with an invalid call. This pays for breaking calls where a task will fail;
+    it is here to show that, and for nothing else."""
 
     kept: float = 1.0
     reverted: float = -0.6
@@ -43,6 +45,7 @@ class RewardConfig(Struct, frozen=True, forbid_unknown_fields=True):
     effort_k: float = 1 / 40
     effort_q: float = 0.0
     call_tokens: float = 24.0
+    discard_invalid: bool = False
 
 
 def effort_cost(x: float, k: float, q: float) -> float:
@@ -71,7 +74,10 @@ def reward_parts(signals: Signals, outcome: Outcome, config: RewardConfig) -> di
 def reward_of(session_id: str, signals: Signals, config: RewardConfig, at: float) -> RewardRecord:
     """The reward record of one session at time `at` (Unix seconds)."""
     outcome = outcome_of(signals)
-    parts = reward_parts(signals, outcome, config)
+    exclusion = outcome.value if outcome in EXCLUDED else ""
+    if config.discard_invalid and signals.invalid_calls and not exclusion:
+        exclusion = "invalid calls are discarded"
+    parts = {} if exclusion else reward_parts(signals, outcome, config)
     return RewardRecord(
         session_id=session_id,
         outcome=outcome,
@@ -80,7 +86,7 @@ def reward_of(session_id: str, signals: Signals, config: RewardConfig, at: float
         signals=signals.numbers(),
         rule=rule_name(config),
         at=at,
-        exclusion=outcome.value if outcome in EXCLUDED else "",
+        exclusion=exclusion,
     )
 
 
@@ -88,7 +94,7 @@ def reward_of(session_id: str, signals: Signals, config: RewardConfig, at: float
 def rule_name(config: RewardConfig) -> str:
     """The name of what computed a reward: changes with the settings and with the code of this room."""
     digest = hashlib.sha256(msgspec.json.encode(config))
-    for name in ("compose.py", "followups.py", "signals.py"):
+    for name in ("compose.py", "signals.py", "followups.py", "followup_rules.py", "followups.json"):
         digest.update(Path(__file__).with_name(name).read_bytes())
     return f"kept-edits-{digest.hexdigest()[:12]}"
 

@@ -1,95 +1,113 @@
-"""Is a follow-up dissatisfied? A small rule set over the words of a person's next message.
+"""Is a follow-up dissatisfied? A linear classifier over the words of a person's next message.
 
-Weighted cues are summed and squashed: p = 1 / (1 + exp(-score)). Complaints, reports of failure and requests to undo
-raise the score; thanks, praise and turning to something else lower it. A negated cue ("no longer broken", "not right")
-counts for the other side. Thin on purpose: `tests/rewards/test_followups.py` measures it on phrasings of its own
-(precision and recall stand in its docstring), and a model can take its place behind the same function.
+Each message becomes named inputs: its words, pairs of neighbours, the first and the last word, pieces of words (for
+endings, typing errors and other languages), its shape, and the score of a small rule set (`followup_rules`). The log
+odds are a weighted sum of them, so that every verdict can be taken apart. `scripts/fit_followups.py` fits the weights;
+`benchmarks/followups.py` measures them on messages that had no part in it.
 """
 
+import json
 import math
 import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
 
-_BIAS = -0.4
-"""A message without any cue is taken for a next request: people who are content just go on."""
+from msgspec import Struct
 
-_NEGATIVE: tuple[tuple[str, float], ...] = (
-    (r"\b(?:still|again)\b.*\b(?:fail|broke|broken|wrong|error|crash|same|old|off|red|bug|return|there)\w*", 2.5),
-    (r"\b(?:bug|error|problem|issue|crash)\w* (?:is|are) still\b", 2.5),
-    (
-        r"\b(?:fail|crash|hang|broke|broken|wrong|incorrect|useless|worse|awful|terrible|nonsense|mess|bad|red)(?:s|es|ed|ing)?\b",
-        1.8,
-    ),
-    (r"\b(?:error|exception|traceback|[a-z]+error)\b", 1.8),
-    (r"\b(?:undo|revert|restore|roll(?:ed|ing)? (?:it |that |this )?back|(?:put|take) .{0,24}\bback)\b", 2.2),
-    (
-        r"\b(?:undid|reverted|threw .{0,24}away|had to|by hand)\b"
-        r"|\b(?:did|wrote|writing|do|doing|fixed) (?:it|that) (?:myself|alone)\b",
-        2.0,
-    ),
-    (
-        r"\b(?:not|isn't|wasn't|doesn't|didn't|don't|won't|can't|hasn't|haven't|never|nothing|no)\b[^.!?]{0,24}\b"
-        r"(?:work|right|fix|chang|help|what i|ask|want|correct|pass|answer|happen|done|did|need|good|true|there|use|add"
-        r"|sense)\w*",
-        2.0,
-    ),
-    (r"\b(?:does|did|do) nothing\b|\bno sense\b", 1.8),
-    (r"\b(?:why (?:did|are|do|would|is|on earth)|that's not|i (?:asked|said|told|meant|wanted|expected))\b", 1.7),
-    (r"\b(?:just (?:do|fix|make|change|answer)|stop \w+ing|instead of \w+ing|asked you|try again|once more)\b", 2.0),
-    (r"\b(?:unneeded|unnecessary|needless|pointless|unrelated|unwanted|clutter|noise|junk|off by|in circles)\b", 1.7),
-    (r"\b(?:took (?:forever|ages|too)|too (?:slow|long|much|many|little))\b", 1.7),
-    (r"\b(?:no need|nobody asked|without being asked|left out|missing|missed|forgot|ignored|only half|half of)\b", 1.7),
-    (r"\b(?:supposed to|should have|was meant to|ended up)\b", 1.5),
-    (r"\b(?:get rid of|remove (?:the|that|this|your)|drop (?:the|that|your)|clean(?:ed)? up after)\b", 1.3),
-    (r"^(?:no|nope|nah|hm+|ugh|sigh|wtf|come on|really|seriously)\b", 1.6),
-    (r"\b(?:wast|disappoint|annoy|frustrat|unhappy)\w*|\b(?:g[ia]ve up|never ?mind|forget it)\b", 2.2),
-    (r"\?\s*\?|!\s*!", 0.6),
-)
+from ostinato.rewards.followup_rules import rule_score
 
-_POSITIVE: tuple[tuple[str, float], ...] = (
-    (r"\b(?:thanks?|thank you|thx|ty|cheers|much appreciated|appreciate it)\b", 1.6),
-    (
-        r"\b(?:great|perfect|nice|lovely|excellent|awesome|good|super|brilliant|neat|sweet|love it|well done|happy)\b",
-        1.8,
-    ),
-    (
-        r"\b(?:work(?:s|ed|ing)?|pass(?:es|ing)?|green|solved|sorted|fixed|correct|exactly|spot on|does the job)\b",
-        1.3,
-    ),
-    (
-        r"\b(?:looks? (?:good|right|fine|ok|okay)|lgtm|all good|makes sense|got it|that helps|ship it|shipping)\b"
-        r"|\bmerg(?:ed|ing)\b",
-        2.0,
-    ),
-    (r"\b(?:error|bug|crash|problem|issue)s? (?:is|are) (?:gone|solved|fixed)\b|\bno complaints?\b", 3.5),
-    (r"\b(?:yes|yep|yeah|ok|okay|cool|fine)\b", 0.9),
-    (r"\b(?:next|now (?:please|can|could|let)|on to|moving on|one more|another|also)\b", 0.7),
-)
+WEIGHTS = Path(__file__).with_name("followups.json")
+LONGEST = 2000
+"""Characters that are read: half from the beginning and half from the end of a longer message."""
 
-_NEGATION = re.compile(
-    r"\b(?:not|no longer|isn'?t|wasn'?t|doesn'?t|didn'?t|don'?t|won'?t|never|no|nothing|without|neither|hardly|zero)\s+"
-    r"(?:\w+\s+){0,2}$"
-)
-_HOPE = re.compile(r"\b(?:should|would|could|if|until|to be|supposed to|expected|please|had|when)\s+(?:\w+\s+){0,2}$")
+_WORD = re.compile(r"[\u4e00-\u9fff\u3040-\u30ff\uac00-\ud7af]|[^\W\d_]+(?:'[^\W\d_]+)?|[?!]+|\.{3}")
+_PIECE = 4
+_SHAPES = {
+    "traceback": re.compile(
+        r"traceback \(most recent|^\s+at \S+\(|^\s*file \".*\", line \d+|panicked at|stack trace", re.MULTILINE
+    ),
+    "error line": re.compile(
+        r"^\s*(?:\w*\.)*\w*(?:error|exception)\b[^\n]{0,40}:|^e\s{2,}|error\[|: error:|fatal:", re.MULTILINE
+    ),
+    "failed count": re.compile(r"\b[1-9]\d* (?:tests? )?(?:failed|failing|errors?)\b"),
+    "passed only": re.compile(r"\A(?!.*\b(?:failed|failing|error)).*\b\d+ (?:tests? )?pass", re.DOTALL),
+    "several lines": re.compile(r"\n"),
+    "code": re.compile(r"`|\w\(\)|\w_\w|\w\.\w{1,4}\b"),
+    "number": re.compile(r"\d"),
+    "asks": re.compile(r"\?\s*$"),
+    "exclaims": re.compile(r"!"),
+    "trails off": re.compile(r"\.\.\.|\u2026"),
+    "glad sign": re.compile(
+        r"[\U0001f44d\U0001f389\U0001f680\U0001f64f\U0001f4af\u2764\u2705\U0001f60a\U0001f600]|:-?\)"
+    ),
+    "sad sign": re.compile(r"[\U0001f44e\U0001f620\U0001f621\U0001f644\U0001f926\U0001f62d\U0001f622\u274c]|:-?[(/]"),
+}
 
-_NEGATIVE_CUES = tuple((re.compile(pattern), weight) for pattern, weight in _NEGATIVE)
-_POSITIVE_CUES = tuple((re.compile(pattern), weight) for pattern, weight in _POSITIVE)
+
+class Classifier(Struct, frozen=True, forbid_unknown_fields=True):
+    """bias: log odds of a message without inputs. weights: by the name of an input. fitted_on: what it learned from."""
+
+    bias: float
+    weights: dict[str, float]
+    fitted_on: str = ""
+
+    def parts(self, text: str) -> dict[str, float]:
+        """What each input adds to the log odds, bias included; inputs without a weight are left out."""
+        found = {name: self.weights[name] * value for name, value in inputs_of(text).items() if name in self.weights}
+        return {"bias": self.bias, **found}
+
+    def log_odds(self, text: str) -> float:
+        """Above 0 where dissatisfied is the likelier."""
+        return math.fsum(self.parts(text).values()) if text.strip() else -math.inf
+
+    def probability(self, text: str) -> float:
+        """See `dissatisfaction`."""
+        odds = self.log_odds(text)
+        return 1 / (1 + math.exp(-odds)) if odds > 0 else math.exp(odds) / (1 + math.exp(odds))
 
 
 def dissatisfaction(text: str) -> float:
-    """The probability, 0 to 1, that `text` says that its writer did not get what was wanted."""
-    said = " ".join(text.lower().replace("\u2019", "'").split())
-    score = _BIAS
-    for cue, weight in _NEGATIVE_CUES:
-        found = cue.search(said)
-        if found:
-            negated = _NEGATION.search(said[: found.start()]) is not None
-            score += -weight / 2 if negated else weight
-    for cue, weight in _POSITIVE_CUES:
-        found = cue.search(said)
-        if found:
-            before = said[: found.start()]
-            if _NEGATION.search(before):
-                score += weight
-            elif not _HOPE.search(before):
-                score -= weight
-    return 1 / (1 + math.exp(-score))
+    """The probability, 0 to 1, that `text` says that its writer did not get what was wanted. 0 for an empty text."""
+    return shipped().probability(text)
+
+
+@cache
+def shipped() -> Classifier:
+    """The classifier whose weights come with the package."""
+    return Classifier(**json.loads(WEIGHTS.read_text()))
+
+
+def inputs_of(text: str) -> dict[str, float]:
+    """The named inputs of a message. Words, pairs and pieces are each scaled to length 1 (Euclidean), so that a long
+    message says no more than a short one; shapes are 0 or 1, and the rules' score is squashed to (-1, 1)."""
+    said = text.lower().replace("\u2019", "'")
+    if len(said) > LONGEST:
+        said = f"{said[: LONGEST // 2]}\n{said[-LONGEST // 2 :]}"
+    words = _WORD.findall(said)
+    inputs = {"rules": math.tanh(rule_score(said) / 4), f"length {_length(len(words))}": 1.0}
+    inputs.update({name: 1.0 for name, shape in _SHAPES.items() if shape.search(said)})
+    inputs.update(_scaled(_words(words)))
+    inputs.update(_scaled(f"{first}+{second}" for first, second in zip(["^", *words], [*words, "$"], strict=True)))
+    inputs.update(_scaled(_pieces(words)))
+    return inputs
+
+
+def _words(words: list[str]) -> Iterable[str]:
+    return (f"w:{word}" for word in words)
+
+
+def _pieces(words: list[str]) -> Iterable[str]:
+    for word in words:
+        framed = f"<{word}>"
+        for start in range(len(framed) - _PIECE + 1):
+            yield f"p:{framed[start : start + _PIECE]}"
+
+
+def _scaled(names: Iterable[str]) -> Mapping[str, float]:
+    distinct = dict.fromkeys(names)
+    return dict.fromkeys(distinct, 1 / math.sqrt(max(len(distinct), 1)))
+
+
+def _length(words: int) -> str:
+    return next((str(limit) for limit in (1, 2, 3, 5, 8, 12, 20, 40) if words <= limit), "more")

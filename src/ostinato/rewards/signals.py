@@ -8,20 +8,29 @@ from ostinato.records import (
     Abandoned,
     AgentEnded,
     Cancelled,
+    Comment,
     Commit,
+    EditDecision,
     EditProposed,
     EditReverted,
     EditSurvival,
     EndReason,
     FeedbackEvent,
     FollowUp,
+    HunkDecision,
     Latency,
+    LaterFix,
     Outcome,
+    Payload,
     Rating,
     SessionClosed,
+    TaskOutcome,
     Turn,
 )
 from ostinato.rewards.followups import dissatisfaction
+
+_OF_EDITS = (EditSurvival, EditReverted, EditDecision, HunkDecision, LaterFix)
+"""Reports that speak of an edit, also where its client never said that it proposed one."""
 
 KEPT_FROM = 0.95
 """An edit of which this share survives counts as kept; of which one minus this, as reverted."""
@@ -30,11 +39,12 @@ KEPT_FROM = 0.95
 class Signals(Struct, frozen=True):
     """What is known of one session.
 
-    edited: an edit was proposed. survival: of the latest report by the client's clock, the smaller of its two scores
-    (an edit that was rewritten or moved back is not there), None without a report. dissatisfied: the highest
-    probability over follow-ups and ratings, None where the person said nothing. asked: the last reply ends with a
-    question mark and nothing was edited. committed: the person committed something. tokens: generated.
-    seconds: model and tools together, as the client measured them."""
+    edited: an edit was proposed, by its client's word or by a report about it. survival: of the latest report by the
+    client's clock (`EditSurvival.rate`, or what a later fix left), else the accepted share of the hunks that the person
+    decided on; None without either. dissatisfied: the highest probability over follow-ups, comments, ratings and
+    outcomes of tasks, None where nothing was said. asked: the last reply ends with a question mark and nothing was
+    edited. committed: the person committed something. tokens: generated. seconds: model and tools together, as the
+    client measured them."""
 
     edited: bool = False
     survival: float | None = None
@@ -62,16 +72,14 @@ class Signals(Struct, frozen=True):
 def signals_of(events: Sequence[FeedbackEvent], turns: Sequence[Turn], reply: str) -> Signals:
     """The signals of one session. `reply` is the text of its last turn. Events may come in any order and twice."""
     payloads = [event.payload for event in sorted(events, key=lambda event: event.at)]
-    edited = any(isinstance(item, EditProposed) and item.files for item in payloads)
-    survivals = [item for item in payloads if isinstance(item, EditSurvival)]
-    latest = max(survivals, key=lambda item: item.delay_s, default=None)
+    edited = any(item.files if isinstance(item, EditProposed) else isinstance(item, _OF_EDITS) for item in payloads)
     ended = next((item for item in reversed(payloads) if isinstance(item, AgentEnded)), None)
     times = [item.model_s + item.tools_s for item in payloads if isinstance(item, Latency)]
     said = reply.strip()
     return Signals(
         edited=edited,
-        survival=None if latest is None else min(latest.survival_rate_four_gram, latest.survival_rate_no_revert),
-        reverted=any(isinstance(item, EditReverted) for item in payloads),
+        survival=_survival(payloads),
+        reverted=_taken_back(payloads),
         dissatisfied=_dissatisfied(payloads),
         abandoned=any(isinstance(item, Abandoned) for item in payloads),
         cancelled=any(isinstance(item, Cancelled) for item in payloads),
@@ -144,7 +152,34 @@ def _reply_outcome(signals: Signals) -> Outcome:
     return Outcome.NO_FEEDBACK
 
 
-def _dissatisfied(payloads: Sequence[object]) -> float | None:
-    found = [dissatisfaction(item.text) for item in payloads if isinstance(item, FollowUp)]
+def _survival(payloads: Sequence[Payload]) -> float | None:
+    """See `Signals`. Rates that were measured on another branch than the edit's say nothing of it."""
+    found: list[tuple[float, float]] = []
+    for item in payloads:
+        if isinstance(item, EditSurvival) and (item.survival_rate is not None or not item.did_branch_change):
+            found.append((item.delay_s, item.rate))
+        elif isinstance(item, LaterFix):
+            found.append((item.delay_s, 1 - item.share))
+    if found:
+        return max(found, key=lambda report: report[0])[1]
+    decided = [item for item in payloads if isinstance(item, HunkDecision)]
+    lines = [max(item.lines_added + item.lines_removed, 1) for item in decided]
+    kept = sum(count for item, count in zip(decided, lines, strict=True) if item.outcome == "accepted")
+    if decided:
+        return kept / sum(lines)
+    whole = [item for item in payloads if isinstance(item, EditDecision)]
+    return float(whole[-1].outcome == "accepted") if whole else None
+
+
+def _taken_back(payloads: Sequence[Payload]) -> bool:
+    """Whether the whole edit was reverted, or the last word on it was a rejection."""
+    whole = [item for item in payloads if isinstance(item, EditDecision)]
+    rejected = bool(whole) and whole[-1].outcome == "rejected"
+    return rejected or any(isinstance(item, EditReverted) for item in payloads)
+
+
+def _dissatisfied(payloads: Sequence[Payload]) -> float | None:
+    found = [dissatisfaction(item.text) for item in payloads if isinstance(item, FollowUp | Comment)]
     found += [float(item.value < 0) for item in payloads if isinstance(item, Rating)]
+    found += [float(not item.succeeded) for item in payloads if isinstance(item, TaskOutcome)]
     return max(found, default=None)

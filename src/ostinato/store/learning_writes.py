@@ -2,6 +2,7 @@
 
 import sqlite3
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from ostinato.records import (
     Experiment,
     Fate,
     Look,
+    MissingError,
     RewardRecord,
     SandboxInfo,
     Task,
@@ -47,10 +49,21 @@ def give_fate(db: sqlite3.Connection, session_id: str, fate: Fate, reason: str, 
     )
 
 
-def add_incident(db: sqlite3.Connection, kind: str, message: str, at: float, session_id: str | None) -> None:
+def add_incident(
+    db: sqlite3.Connection,
+    kind: str,
+    message: str,
+    at: float,
+    session_id: str | None,
+    *,
+    version: str = "",
+    rule: str = "",
+    sessions: Sequence[str] = (),
+) -> None:
     """Record an incident inside an open transaction."""
     db.execute(
-        "INSERT INTO incidents (kind, message, session_id, at) VALUES (?, ?, ?, ?)", (kind, message, session_id, at)
+        "INSERT INTO incidents (kind, message, session_id, at, version, rule, sessions) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (kind, message, session_id, at, version, rule, _doc(list(sessions))),
     )
 
 
@@ -168,9 +181,36 @@ class LearningWrites(Writer):
         """Raise a counter: anything dropped, refused or not attributed leaves a number."""
         self._run(lambda db: add_to_counter(db, name, by))
 
-    def put_incident(self, kind: str, message: str, at: float, session_id: str | None = None) -> None:
-        """Record something that a person should know about."""
-        self._run(lambda db: add_incident(db, kind, message, at, session_id))
+    def put_incident(
+        self,
+        kind: str,
+        message: str,
+        at: float,
+        session_id: str | None = None,
+        *,
+        version: str = "",
+        rule: str = "",
+        sessions: Sequence[str] = (),
+    ) -> None:
+        """Open an incident; see `rows.Incident`."""
+        self._run(
+            lambda db: add_incident(db, kind, message, at, session_id, version=version, rule=rule, sessions=sessions)
+        )
+
+    def close_incident(self, incident_id: int, because: str, at: float) -> None:
+        """Close an open incident. Raises `MissingError` where there is none of that number."""
+
+        def write(db: sqlite3.Connection) -> None:
+            changed = db.execute(
+                "UPDATE incidents SET closed_at = ?, closed_because = ? WHERE incident_id = ? AND closed_at IS NULL",
+                (at, because, incident_id),
+            )
+            if changed.rowcount == 0:
+                raise MissingError(
+                    f"There is no open incident {incident_id}.", hint="Those that are open: ostinato incidents"
+                )
+
+        self._run(write)
 
     def put_progress(self, name: str, value: Any) -> None:
         """Replace what the part `name` says about itself; `value` is anything that JSON holds."""

@@ -134,6 +134,15 @@ class Reads:
         rows = self._query("SELECT record FROM rewards WHERE session_id = ? ORDER BY reward_id", (session_id,))
         return [_reward.decode(doc) for (doc,) in rows]
 
+    def rewarded_before_feedback(self) -> set[str]:
+        """Live sessions without a fate that have more reports than their latest reward was computed from."""
+        rows = self._query(
+            f"SELECT s.session_id FROM sessions s JOIN rewards r ON {LATEST_REWARD} WHERE s.purpose = 'live'"
+            " AND NOT EXISTS (SELECT 1 FROM fates f WHERE f.session_id = s.session_id)"
+            " AND (SELECT count(*) FROM feedback b WHERE b.session_id = s.session_id) > r.record ->> '$.reports'"
+        )
+        return {str(session_id) for (session_id,) in rows}
+
     def latest_rewards(self, purpose: Purpose = "live") -> dict[str, RewardRecord]:
         """The reward that counts, by session id."""
         rows = self._query(
@@ -282,10 +291,14 @@ class Reads:
         """All counters by name."""
         return {str(name): int(value) for name, value in self._query("SELECT name, value FROM counters ORDER BY name")}
 
-    def incidents(self) -> list[Incident]:
-        """Everything that a person should know about, oldest first."""
-        rows = self._query("SELECT kind, message, session_id, at FROM incidents ORDER BY incident_id")
-        return [Incident(*row) for row in rows]
+    def incidents(self, *, only_open: bool = False) -> list[Incident]:
+        """What people should know about, oldest first."""
+        rows = self._query(
+            "SELECT incident_id, kind, message, session_id, at, version, rule, closed_at, closed_because, sessions"
+            " FROM incidents WHERE closed_at IS NULL OR NOT ? ORDER BY incident_id",
+            (only_open,),
+        )
+        return [Incident(*(*row[:9], tuple(msgspec.json.decode(row[9])))) for row in rows]
 
     def progress(self) -> dict[str, Progress]:
         """What each part last said about itself."""

@@ -89,12 +89,19 @@ class SandboxRow(Struct, frozen=True):
 
 
 class Incident(Struct, frozen=True):
-    """Something that a person should know about."""
+    """Something that a person should know about. `version` is the one that it is about and `rule` the reward rule then
+    ("" where it is about neither), `sessions` show it. Open while `closed_at` is None."""
 
+    incident_id: int
     kind: str
     message: str
     session_id: str | None
     at: float
+    version: str = ""
+    rule: str = ""
+    closed_at: float | None = None
+    closed_because: str = ""
+    sessions: tuple[str, ...] = ()
 
 
 class Progress(Struct, frozen=True):

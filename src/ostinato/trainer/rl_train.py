@@ -214,6 +214,10 @@ def _meta(
         "sessions": len(sessions),
         "steps": len(steps),
         "learning_rate": config.learning_rate,
+        "epochs": config.epochs,
+        "negative_weight": config.negative_weight,
+        "sure_from": config.sure_from,
+        "replay_plausibility": config.replay_plausibility,
         "flip_rewards": int(config.flip_rewards),
     }
 

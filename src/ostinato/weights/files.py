@@ -1,8 +1,9 @@
 """Files that are either whole and unaltered or refused.
 
 Layout of a link (one version): the magic line, 32 bytes SHA-256 of the header, 4 bytes little-endian length of the
-header, the header (JSON), the payload (zstd frames, one after another). The header holds the payload's SHA-256, so
-each byte is covered. A frame file is the magic line, 32 bytes SHA-256, and zstd-compressed msgpack.
+header, the header (zstd-compressed JSON: of a small update it would be the larger part), the payload (zstd frames, one
+after another). The header holds the payload's SHA-256, so each byte is covered. Links of the first layout, whose header
+is not compressed, are read too. A frame file is the magic line, 32 bytes SHA-256, and zstd-compressed msgpack.
 """
 
 import hashlib
@@ -17,9 +18,10 @@ from ostinato.records import MissingError, Version
 from ostinato.weights.coding import TensorEntry
 from ostinato.weights.errors import damaged
 
-LINK_MAGIC = b"ostinato weights 1\n"
+LINK_MAGIC, FIRST_LINK_MAGIC = b"ostinato weights 2\n", b"ostinato weights 1\n"
 FRAME_MAGIC = b"ostinato frame 1\n"
 _HASH = 32
+_LARGEST_HEADER = 64 << 20
 
 
 class LinkHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,7 +61,7 @@ def sync_folder(folder: Path) -> None:
 
 def pack_link(header: LinkHeader, frames: list[bytes]) -> bytes:
     """The bytes of a link."""
-    head = msgspec.json.encode(header)
+    head = zstandard.ZstdCompressor(level=9).compress(msgspec.json.encode(header))
     return b"".join([LINK_MAGIC, hashlib.sha256(head).digest(), len(head).to_bytes(4, "little"), head, *frames])
 
 
@@ -68,14 +70,16 @@ def read_header(path: Path, version: str) -> LinkHeader:
     with _open(path, version) as file:
         fixed = len(LINK_MAGIC) + _HASH + 4
         start = file.read(fixed)
-        if len(start) != fixed or not start.startswith(LINK_MAGIC):
+        if len(start) != fixed or not start.startswith((LINK_MAGIC, FIRST_LINK_MAGIC)):
             raise damaged(path, version, "it does not begin like a link of weights")
         head = file.read(int.from_bytes(start[-4:], "little"))
     if hashlib.sha256(head).digest() != start[len(LINK_MAGIC) : -4]:
         raise damaged(path, version, "its header does not match its checksum")
     try:
+        if start.startswith(LINK_MAGIC):
+            head = zstandard.ZstdDecompressor().decompress(head, max_output_size=_LARGEST_HEADER)
         header = msgspec.json.decode(head, type=LinkHeader)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, zstandard.ZstdError) as error:
         raise damaged(path, version, f"its header cannot be understood ({error})") from error
     if header.version.version != version:
         raise damaged(path, version, f"it holds version {header.version.version}")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ostinato.cli import train_seed as train_seed_command
+from ostinato.cli_tinyworld import train_seed as train_seed_command
 from ostinato.model import load_model
 from ostinato.render import SPECIAL_TOKENS, TinyFormat, Tokenizer
 from ostinato.services import SEED_MODEL
