@@ -29,7 +29,7 @@ def keys_of(config: msgspec.Struct, before: str = "") -> Iterator[tuple[str, str
         if isinstance(value, msgspec.Struct):
             yield from keys_of(value, f"{before}{name}.")
         else:
-            yield before + name, str(value)
+            yield before + name, str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def test_without_a_file_the_defaults_hold() -> None:

@@ -22,6 +22,8 @@ from ostinato.store import Ledger
 Stage = Literal["collect", "train", "evaluate", "experiment", "done"]
 POLL_S = 1.0
 LOOK_S = 2.0
+WATCH_S = 15.0
+"""Between two rounds of the monitors in an experiment; there is one before every promotion too."""
 
 
 class CycleState(Struct, frozen=True):
@@ -174,10 +176,13 @@ class Controller:
         """Half of the persons meet the candidate, until there is a verdict."""
         experiment = next(e for e in self.ledger.experiments() if e.experiment_id == state.experiment_id)
         await self.hands.load("candidate", state.candidate)
+        watched_at = 0.0
         while True:
             await self.settle()
             decision = await asyncio.to_thread(self._look, experiment)
-            await asyncio.to_thread(self._watch, experiment)
+            if decision.verdict == "promoted" or time.monotonic() - watched_at > WATCH_S:
+                await asyncio.to_thread(self._watch, experiment)
+                watched_at = time.monotonic()
             decision = self._held(decision, state.candidate)
             self.watcher.phase(
                 state.number, "experiment", decision.sessions, self.config.experiment.horizon, decision.reason
