@@ -169,6 +169,15 @@ def test_an_edit_is_what_changed_since_a_commit(world: World) -> None:
         edit_since(checkout, "r", "HEAD", 0.0)
 
 
+def test_a_repository_that_opts_out_is_left_alone(world: World) -> None:
+    """Neither is an edit of it handed over, nor is it watched."""
+    world.repo.write(".noagenttrain", "")
+    with pytest.raises(BadInputError, match="opts out of training"):
+        world.leave()
+    with pytest.raises(BadInputError, match="opts out of training"):
+        world.watcher()
+
+
 async def test_it_stops_when_asked(world: World) -> None:
     """The loop looks at once, and ends at once."""
     watcher, stop = world.watcher(), asyncio.Event()

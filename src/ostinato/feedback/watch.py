@@ -31,6 +31,8 @@ HORIZONS: tuple[tuple[str, float], ...] = (
     ("7 days", 604_800.0),
 )
 COMMIT = "commit"
+OPT_OUT = ".noagenttrain"
+"""A file with this name in a repository's root: nothing of it may be trained on."""
 POLL_S = 2.0
 
 
@@ -72,6 +74,15 @@ def watch_folder(checkout: Checkout) -> Path:
     return checkout.control / "ostinato"
 
 
+def require_consent(checkout: Checkout) -> None:
+    """Raises `BadInputError` for a repository that opts out of training."""
+    if (checkout.root / OPT_OUT).exists():
+        raise BadInputError(
+            f"{checkout.root} opts out of training: it has a file {OPT_OUT}.",
+            hint="Nothing of it is reported. Remove the file if that is no longer meant.",
+        )
+
+
 def leave_edit(checkout: Checkout, edit: ProposedEdit) -> Path:
     """Leave an edit for the watcher; it is taken in when one runs."""
     place = watch_folder(checkout) / "proposed" / f"{edit.edit_id}.json"
@@ -81,7 +92,8 @@ def leave_edit(checkout: Checkout, edit: ProposedEdit) -> Path:
 
 def edit_since(checkout: Checkout, response_id: str, commit: str, at: float) -> ProposedEdit:
     """What the working tree has that `commit` (a branch, "HEAD" or a commit's id) has not, as the edit of a response.
-    Raises `BadInputError` where that is nothing, or where there is no such commit."""
+    Raises `BadInputError` where that is nothing, where there is no such commit, and where the repository opts out."""
+    require_consent(checkout)
     base = checkout.resolve(commit)
     old, new = checkout.at(base, commit), checkout.working_tree()
     files = {path: (old.read(path), new.read(path)) for path in (*new.changed(base), *checkout.gone(base))}
@@ -101,6 +113,7 @@ class Watcher:
         self.counts = WatchCounts()
         self._folder, self._queue, self._clock = folder, queue, clock
         with Checkout(folder) as checkout:
+            require_consent(checkout)
             home = watch_folder(checkout)
             self._heads = (checkout.control / "logs" / "HEAD", checkout.control / "HEAD", checkout.heads)
         self._proposed, self._watched = home / "proposed", home / "watched"

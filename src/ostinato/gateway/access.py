@@ -10,7 +10,7 @@ from ostinato.gateway.errors import KeyRefusedError, ScopeError
 from ostinato.records import BadInputError
 from ostinato.store import ApiKey, Ledger, Scope
 
-HEADERS = ("x-ostinato-session", "x-ostinato-person", "x-ostinato-sandbox")
+HEADERS = ("x-ostinato-session", "x-ostinato-person", "x-ostinato-sandbox", "x-ostinato-train")
 LOCAL = "local"
 """The person where there is no key and none is named: a data folder without keys serves one person on loopback."""
 
@@ -19,12 +19,14 @@ _KEY_TTL_S = 0.5
 
 
 class Caller(Struct, frozen=True):
-    """What a request says about its sender; None where it says nothing."""
+    """What a request says about its sender; None where it says nothing. private: nothing of it may be kept or trained
+    on (the header X-Ostinato-Train: no)."""
 
     key: str
     session_id: str | None
     person: str | None
     sandbox_id: str | None
+    private: bool = False
 
 
 class Access:
@@ -53,7 +55,13 @@ class Access:
                 param="X-Ostinato-Session",
             )
         person, sandbox_id = ours.get("x-ostinato-person"), ours.get("x-ostinato-sandbox")
-        return Caller(self._key(secret, scope), session_id, person, sandbox_id)
+        train = ours.get("x-ostinato-train", "yes")
+        if train not in ("yes", "no"):
+            raise BadInputError(
+                f"X-Ostinato-Train is {train[:64]!r}.", hint='Send "no" to opt out, "yes" or nothing else.',
+                param="X-Ostinato-Train",
+            )  # fmt: skip
+        return Caller(self._key(secret, scope), session_id, person, sandbox_id, train == "no")
 
     def _key(self, secret: str | None, scope: Scope) -> str:
         if not self._keys_required():

@@ -16,11 +16,12 @@ from ostinato.gateway.bodies import read_body, wait_gone
 from ostinato.gateway.capture import Capture, Started
 from ostinato.gateway.errors import error_json
 from ostinato.gateway.gateway import Gateway
-from ostinato.gateway.sessions import Live, call_prefix, cut_at_stop
+from ostinato.gateway.sessions import OPTED_OUT, Live, call_prefix, cut_at_stop
 from ostinato.gateway.shown import Shown
 from ostinato.gateway.wire import ChatCall, read_chat
 from ostinato.records import (
     ContextFullError,
+    Fate,
     GenerateChunk,
     GenerateRequest,
     MissingError,
@@ -50,6 +51,7 @@ class ChatEndpoint:
         person = caller.person or (checked_person(call.user, "user") if call.user is not None else caller.key)
         live = gateway.book.find(caller, person, target, call)
         async with live.lock:
+            live.private = live.private or caller.private
             slot = target.slot or gateway.arms.slot_of(live.row)
             turn = ChatTurn(gateway, live, call, caller, slot, may_fall_back=target.slot is None, send=send)
             await _run_while_there(turn, receive)
@@ -159,7 +161,7 @@ class ChatTurn:
     async def _begin(self) -> None:
         """Make the session, the turn and its request durable."""
         live, sandbox_id = self._live, self._caller.sandbox_id
-        turn, raw = self._started.turn, self._call.raw_messages
+        turn, raw = self._started.turn, b"[]" if live.private else self._call.raw_messages
 
         def write(tx: Transaction) -> None:
             if not live.stored:
@@ -167,6 +169,8 @@ class ChatTurn:
             elif sandbox_id is not None and sandbox_id != live.row.sandbox_id:
                 tx.touch_session(live.row.session_id, turn.started_at, sandbox_id=sandbox_id)
             tx.begin_turn(turn, raw)
+            if live.private:
+                tx.put_fate(live.row.session_id, Fate.OPTED_OUT, "by the header X-Ostinato-Train")
 
         await self._gateway.writer.submit(write)
         if not live.stored:
@@ -219,6 +223,8 @@ class ChatTurn:
         prefix = call_prefix(self._turn_id)
         reply = cut_at_stop(gateway.format.parse(capture.ids, self._call.tools, prefix), self._call.stop)
         turn = capture.finished()
+        if live.private:
+            turn = replace(turn, trace=None, trainable=False, untrainable_reason=OPTED_OUT)
         if capture.ids:
             live.log.record(self._started.plan, self._call.messages, self._call.tools, capture.ids, reply.message())
             live.experts_until = capture.experts_until()

@@ -14,7 +14,7 @@ from ostinato.gateway.gateway import Gateway
 from ostinato.records import AgentEnded, BadInputError, FeedbackEvent, MissingError, SessionClosed
 from ostinato.store import Transaction
 
-Status = Literal["stored", "duplicate", "parked", "unknown"]
+Status = Literal["stored", "duplicate", "parked", "unknown", "opted_out"]
 _EVENTS = msgspec.json.Decoder(FeedbackEvent | list[FeedbackEvent])
 _MOST_EVENTS = 1000
 
@@ -71,6 +71,7 @@ async def _store(gateway: Gateway, events: list[FeedbackEvent]) -> list[Status]:
         session_id = gateway.ledger.turn_session(response_id)
         if session_id is not None:
             sessions[response_id] = session_id
+    private = {session for session in sessions.values() if gateway.ledger.opted_out(session)}
     closing = [
         sessions[event.response_id]
         for event in events
@@ -78,7 +79,8 @@ async def _store(gateway: Gateway, events: list[FeedbackEvent]) -> list[Status]:
     ]
 
     def write(tx: Transaction) -> list[Status]:
-        return [_add(tx, event, sessions.get(event.response_id), now) for event in events]
+        found = ((event, sessions.get(event.response_id)) for event in events)
+        return ["opted_out" if held in private else _add(tx, event, held, now) for event, held in found]
 
     statuses = await gateway.writer.submit(write)
     for session_id in closing:

@@ -43,7 +43,7 @@ def openapi() -> bytes:
         if "description" in schema:
             schema["description"] = inspect.cleandoc(schema["description"])
     event = {"$ref": _REF.format(name="FeedbackEvent")}
-    answer = {"description": "What became of each report: stored, duplicate, parked or unknown."}
+    answer = {"description": "What became of each report: stored, duplicate, parked, unknown or opted_out (not kept)."}
     error = {"description": "Not stored; `error.message` says why, in the shape of OpenAI's errors."}
     feedback = {
         "summary": "Report what became of an answer",

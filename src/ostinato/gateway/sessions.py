@@ -20,6 +20,8 @@ from ostinato.store import Ledger
 
 FoundBy = Literal["header", "prefix", "new"]
 PrefixKind = Literal["reply", "request", "failed"]
+OPTED_OUT = "opted out"
+"""Why a turn of which nothing was kept cannot be trained on."""
 _MOST_PREFIXES = 50_000
 _pack = msgspec.msgpack.Encoder(order="deterministic").encode
 
@@ -43,7 +45,7 @@ class _Prefix(msgspec.Struct, frozen=True):
 class Live:
     """A session that is being used. `lock` is held by the turn under way."""
 
-    __slots__ = ("experts_until", "lock", "log", "next_index", "row", "stored")
+    __slots__ = ("experts_until", "lock", "log", "next_index", "private", "row", "stored")
 
     def __init__(self, row: SessionRow, log: TokenLog) -> None:
         self.row = row
@@ -54,6 +56,8 @@ class Live:
         """Expert choices are held for segment positions before this one."""
         self.stored = False
         """Whether the ledger has the session's row."""
+        self.private = False
+        """Somebody opted out: nothing that is said from here on is kept."""
 
 
 class SessionBook:
@@ -101,8 +105,9 @@ class SessionBook:
         oldest = time.time() - self._config.session_idle_s
         for row in rows[-limit:]:
             turns = self._ledger.turns(row.session_id, traces=False) if row.last_at >= oldest else []
-            if turns:
-                self._index(row, read_messages(self._ledger.request(turns[-1].turn_id)), "request")
+            messages = read_messages(self._ledger.request(turns[-1].turn_id)) if turns else []
+            if messages:  # of an opted-out session none is kept
+                self._index(row, messages, "request")
 
     def _index(self, row: SessionRow, messages: Sequence[Message], kind: PrefixKind) -> None:
         digest = _chain(row.person, row.purpose, messages)[-1]
@@ -169,6 +174,7 @@ class SessionBook:
         live.stored = True
         turns = self._ledger.turns(row.session_id)
         live.next_index = len(turns)
+        live.private = any(turn.untrainable_reason == OPTED_OUT for turn in turns)
         last = next((turn for turn in reversed(turns) if turn.trace is not None and turn.trace.ids), None)
         if last is None or last.trace is None:
             return live

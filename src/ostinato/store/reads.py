@@ -165,6 +165,11 @@ class Reads:
         )
         return [FateRow(*row) for row in rows]
 
+    def opted_out(self, session_id: str) -> bool:
+        """Whether nothing of a session may be kept."""
+        rows = self._query("SELECT 1 FROM fates WHERE session_id = ? AND fate = ?", (session_id, Fate.OPTED_OUT))
+        return bool(rows)
+
     def accounts(self, purpose: Purpose = "live") -> Accounts:
         """The balance: sessions, open ones, and each fate, counted apart in one snapshot."""
         with self._snapshot() as db:
