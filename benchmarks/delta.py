@@ -10,8 +10,6 @@ index and value of each changed element.
 """
 
 import argparse
-import asyncio
-import time
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,11 +21,8 @@ import torch
 import zstandard
 from msgspec.structs import replace
 
-from benchmarks.objective import use
+from benchmarks.recording import record
 from benchmarks.reporting import Figure, finish
-from ostinato.render import format_for
-from ostinato.rewards import DistilConfig, Distiller
-from ostinato.services import SEED_MODEL, Services, first_release
 from ostinato.store import Ledger, TrainSession
 from ostinato.trainer import RLConfig, train_rl
 from ostinato.trainer.checkpoint import Learner
@@ -69,20 +64,6 @@ def sizes_of(old: Arrays, new: Arrays, scratch: Path) -> Sizes:
     )
 
 
-def record(data: Path, sessions: int) -> tuple[str, list[TrainSession]]:
-    """Let persons use the seed model; its version, and what can be trained on."""
-    weights = WeightStore(data / "weights")
-    with Ledger.open(data) as ledger:
-        parent = first_release(ledger, weights, SEED_MODEL)
-        services = Services(data, parent)
-        try:
-            asyncio.run(use(data, services, sessions))
-        finally:
-            services.end()
-        Distiller(ledger, format_for(weights.frame(parent)), DistilConfig(window_s=0.0)).distil(time.time())
-        return parent, list(ledger.training_sessions(sessions, experts_shape=(4, 2)))
-
-
 def updates(data: Path, parent: str, sessions: list[TrainSession], learning_rate: float) -> list[Sizes]:
     """The sizes of the updates of each step."""
     weights = WeightStore(data / "weights")
@@ -113,7 +94,9 @@ def main() -> None:
     torch.set_num_threads(1)
     figures, told = [], []
     with TemporaryDirectory() as scratch:
-        parent, sessions = record(Path(scratch), options.sessions)
+        parent = record(Path(scratch), options.sessions)
+        with Ledger.open(Path(scratch)) as ledger:
+            sessions = list(ledger.training_sessions(options.sessions, experts_shape=(4, 2)))
         for rate, target in TARGETS.items():
             rows = updates(Path(scratch), parent, sessions, rate)
             ours, full, xor, indexed = (sum(row[n] for row in rows) for n in range(4))

@@ -15,11 +15,9 @@ The two published hacks are also learned by the loop itself: `ostinato tinyworld
 """
 
 import argparse
-import asyncio
 import json
 import math
 import random
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -28,16 +26,12 @@ from tempfile import TemporaryDirectory
 
 from msgspec.structs import replace
 
-from benchmarks.objective import use
+from benchmarks.recording import record
 from benchmarks.reporting import Figure, finish
 from ostinato.deploy import MonitorConfig, watch
 from ostinato.records import CANDIDATE, Experiment, Outcome, arm_of
-from ostinato.render import format_for
-from ostinato.rewards import DistilConfig, Distiller
 from ostinato.rewards.behaviour import behaviour_of
-from ostinato.services import SEED_MODEL, Services, first_release
 from ostinato.store import Ledger, SessionResult
-from ostinato.weights import WeightStore
 
 SESSIONS = 1500
 CLEAN = 200
@@ -137,22 +131,14 @@ def _rewritten(
     return replace(row.result, outcome=outcome, signals=row.result.signals | told)
 
 
-def record(data: Path, sessions: int) -> list[Recorded]:
-    """Let persons use the seed model, and read their sessions."""
-    weights = WeightStore(data / "weights")
+def recorded(data: Path) -> list[Recorded]:
+    """The sessions of a data folder."""
+    found = []
     with Ledger.open(data) as ledger:
-        release = first_release(ledger, weights, SEED_MODEL)
-        services = Services(data, release)
-        try:
-            asyncio.run(use(data, services, sessions))
-        finally:
-            services.end()
-        Distiller(ledger, format_for(weights.frame(release)), DistilConfig(window_s=0.0)).distil(time.time())
-        found = []
         for result in ledger.results():
             turns = ledger.turns(result.session_id, traces=False)
             found.append(Recorded(result, ledger.request(turns[-1].turn_id)))
-        return found
+    return found
 
 
 def draw(rows: dict[str, list[Recorded]], rng: random.Random, version: str, experiment: str) -> Iterator[Recorded]:
@@ -240,7 +226,8 @@ def main() -> None:
     parser.add_argument("--clean", type=int, default=CLEAN)
     options = parser.parse_args()
     with TemporaryDirectory() as scratch:
-        found = record(Path(scratch), options.sessions)
+        record(Path(scratch), options.sessions)
+        found = recorded(Path(scratch))
     rows: dict[str, list[Recorded]] = defaultdict(list)
     for row in found:
         rows[row.result.person].append(row)

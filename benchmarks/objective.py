@@ -21,18 +21,18 @@ import torch
 from torch import Tensor
 
 from benchmarks.learning import by_person, dissatisfied, estimate, mean_of, persistence, solved, tokens
+from benchmarks.recording import SEED, use
 from benchmarks.reporting import Figure, finish
 from ostinato.engine import EngineClient
 from ostinato.render import format_for
 from ostinato.rewards import DistilConfig, Distiller
 from ostinato.services import SEED_MODEL, Services, first_release
 from ostinato.store import Ledger, TrainSession
-from ostinato.tinyworld import PersonsConfig, RequestsConfig, Truth, run_persons, run_requests
+from ostinato.tinyworld import RequestsConfig, Truth, run_requests
 from ostinato.trainer import RLConfig, train_rl
 from ostinato.trainer.objective import PolicyLoss
 from ostinato.weights import WeightStore
 
-SEED = 8200
 MOST_WEIGHT = 2.0
 SHIPPED = "two-sided clip, negative advantages damped and not for sure tokens"
 TRUNCATED = "truncated importance weights"
@@ -71,18 +71,6 @@ def truncated_loss(logprobs_N: Tensor, behaviour_N: Tensor, advantages_N: Tensor
     ratio_N = (logprobs_N - behaviour_N).exp().detach()
     weight_N = ratio_N.clamp(max=MOST_WEIGHT)
     return PolicyLoss(-(weight_N * advantages_N * logprobs_N).sum() / divisor, ratio_N, ratio_N > MOST_WEIGHT)
-
-
-async def use(data: Path, services: Services, many: int) -> None:
-    """Let persons have `many` sessions with the release."""
-    where = services.addresses
-    folder = str(data / "persons")
-    await run_persons(
-        PersonsConfig(
-            where.gateway, where.envs, folder, seed=SEED, population=400, sessions=many, concurrency=16,
-            progress=str(data / "progress.jsonl"),
-        )
-    )  # fmt: skip
 
 
 def train(data: Path, parent: str, sessions: list[TrainSession]) -> dict[str, str]:
