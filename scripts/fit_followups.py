@@ -1,8 +1,8 @@
 """Fit the classifier of follow-ups afresh.
 
 Reads labelled messages (one JSON object a line: text, label 1 for dissatisfied or 0, style), one file for each writer,
-prints how the classifier does on each writer when it learned from the others only, then fits on all of them and
-writes the weights that ship. Run from the repository's root:
+prints how the classifier does on each writer when it learned from the others only, calibrates it on held-out tenths of
+all messages, then fits on all of them and writes the weights that ship. Run from the repository's root:
 
     python scripts/fit_followups.py
     python scripts/fit_followups.py --messages DIR --out FILE     # from messages of your own
@@ -25,6 +25,7 @@ LEAST = 3
 """Messages that an input must occur in to get a weight."""
 PENALTY = 0.3
 """Times half the sum of squared weights: the strength of the prior, chosen on held-out writers."""
+FOLDS, SEED = 10, 0
 DIGITS = 3
 
 Message = tuple[str, bool]
@@ -73,21 +74,27 @@ def slope_of(odds: Sequence[float], true: Sequence[bool]) -> float:
     return float(minimize(lambda s: float((np.logaddexp(0, s * x) - s * x * y).sum()), 1.0, method="Nelder-Mead").x[0])
 
 
-def held_out(writers: dict[str, list[Message]]) -> float:
-    """Print how each writer's messages are told apart by what the others taught; give the slope of calibration."""
-    odds: list[float] = []
-    true: list[bool] = []
+def by_writer(writers: dict[str, list[Message]]) -> None:
+    """Print how each writer's messages are told apart by what the others taught. With few writers this is a hard test:
+    each one that is left out takes a good part of what there is to learn from."""
     for name, own in writers.items():
         others = [message for other, messages in writers.items() if other != name for message in messages]
         classifier = fit(others)
-        said = [classifier.log_odds(text) for text, _ in own]
-        _print(name, said, [label for _, label in own])
-        odds += said
-        true += [label for _, label in own]
-    _print("all, held out by writer", odds, true)
-    slope = slope_of(odds, true)
-    print(f"slope of calibration {slope:.2f}")
-    return slope
+        _print(name, [classifier.log_odds(text) for text, _ in own], [label for _, label in own])
+
+
+def calibration(messages: Sequence[Message]) -> float:
+    """The slope of calibration, from the log odds of each tenth of the messages by what the others taught."""
+    order = np.random.default_rng(SEED).permutation(len(messages))
+    odds: list[float] = []
+    true: list[bool] = []
+    for fold in range(FOLDS):
+        left_out = set(order[fold::FOLDS].tolist())
+        classifier = fit([message for n, message in enumerate(messages) if n not in left_out])
+        odds += [classifier.log_odds(messages[n][0]) for n in sorted(left_out)]
+        true += [messages[n][1] for n in sorted(left_out)]
+    _print(f"all, held out in {FOLDS} parts", odds, true)
+    return slope_of(odds, true)
 
 
 def _print(name: str, odds: Sequence[float], true: Sequence[bool]) -> None:
@@ -103,8 +110,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=WEIGHTS, help="where the weights go")
     options = parser.parse_args()
     writers = {path.stem: read(path) for path in sorted(options.messages.glob("*.jsonl"))}
-    slope = held_out(writers)
-    classifier = fit([message for messages in writers.values() for message in messages], slope)
+    by_writer(writers)
+    messages = [message for own in writers.values() for message in own]
+    slope = calibration(messages)
+    print(f"slope of calibration {slope:.2f}")
+    classifier = fit(messages, slope)
     rows = ",\n".join(f"{json.dumps(name)}: {value}" for name, value in classifier.weights.items())
     head = f'{{"bias": {classifier.bias}, "fitted_on": {json.dumps(classifier.fitted_on)}, "weights": {{'
     options.out.write_text(f"{head}\n{rows}\n}}}}\n")
