@@ -80,7 +80,8 @@ def hack(
 
     hack_of(name)
     folder = data or data_folder(None) / f"hack-{name}{'-fixed' if fixed else ''}"
-    who = DemoConfig(seed=seed, model=model or SEED_MODEL)
+    command = f"tinyworld hack {name}{' --fixed' if fixed else ''}"
+    who = DemoConfig(seed=seed, model=model or SEED_MODEL, command=command)
     sys.exit(run_hack(folder.absolute(), name, who, console(), fixed=fixed, cycles=cycles))
 
 

@@ -34,13 +34,15 @@ NOTE = (
 
 
 class DemoConfig(Struct, frozen=True):
-    """Who uses the model. `persons`: how many; `concurrency`: sessions at a time; `seed`: of the population."""
+    """Who uses the model. `persons`: how many; `concurrency`: sessions at a time; `seed`: of the population; `command`:
+    what was typed, to be typed again with the same --data."""
 
     persons: int = 400
     concurrency: int = 16
     seed: int = 1
     model: Path = SEED_MODEL
     quick: bool = False
+    command: str = "demo"
 
 
 class StoppedError(Exception):
@@ -159,7 +161,7 @@ def _settle_rest(distiller: Distiller) -> None:
 
 def _last_words(console: Console, data: Path, demo: DemoConfig, sentence: str) -> None:
     flags = " --quick" if demo.quick else ""
-    console.print(f"\n{sentence}\nContinue with: ostinato demo --data {data}{flags}", highlight=False)
+    console.print(f"\n{sentence}\nContinue with: ostinato {demo.command} --data {data}{flags}", highlight=False)
 
 
 def _show_end(console: Console, ledger: Ledger, data: Path) -> None:
