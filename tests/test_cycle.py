@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ostinato.cycle import Controller, CycleState
-from ostinato.deploy import ExperimentConfig
+from ostinato.deploy import ExperimentConfig, MonitorConfig
 from ostinato.envs.client import EnvClient
 from ostinato.evals import GateResult
 from ostinato.records import (
@@ -45,6 +45,7 @@ CONFIG = CycleConfig(
     damaged_cycle=0,
     attribution_s=0.0,
     experiment=ExperimentConfig(burn_in=30, horizon=700),
+    monitors=MonitorConfig(burn_in=10),
 )
 PASSED = GateResult("passed", "good", 0.4, 0.5, 0.1, 0.0, 0.2, 150)
 BLOCKED = GateResult("blocked", "bad", 0.4, 0.1, -0.3, -0.4, -0.2, 150)

@@ -157,6 +157,19 @@ def test_few_persons_are_not_compared() -> None:
     assert watch(rows, EXPERIMENT, "v-1", MonitorConfig()) == []
 
 
+def test_a_few_sessions_that_are_all_alike_prove_nothing() -> None:
+    """Many of the release, seven of the candidate, none of them with an edit: no variance, and no alarm."""
+    rows = population(random.Random(7), None)
+    release = [row for row in rows if row.arm == "control"]
+    alike = [
+        SessionResult(
+            f"c{n}", f"q{n}", 1.0, "exp-1", "candidate", "v-2", Outcome.NOTHING_DONE, -2.0, PLAIN | {"edited": 0.0}
+        )
+        for n in range(7)
+    ]
+    assert watch([*release, *alike], EXPERIMENT, "v-1", MonitorConfig()) == []
+
+
 def test_alarms_without_cause_are_rare() -> None:
     """Sixty populations in which both arms are alike: at most two alarms, where one in twenty would be three."""
     wrong = sum(

@@ -284,7 +284,9 @@ class Controller:
         rule = rule_name(self.config.distil.rewards)
         known = {(incident.kind, incident.version, incident.rule) for incident in self.ledger.incidents()}
         first = self.ledger.releases()[0].version
-        for alarm in watch(self.ledger.results(), experiment, first, self.config.monitors):
+        until = time.time() - self.config.attribution_s
+        rows = [row for row in self.ledger.results() if row.opened_at <= until]
+        for alarm in watch(rows, experiment, first, self.config.monitors):
             kind = f"monitor.{alarm.monitor}"
             if (kind, alarm.version, rule) not in known:
                 self.ledger.put_incident(

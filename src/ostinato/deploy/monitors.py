@@ -62,11 +62,11 @@ DIVERGENCE = "divergence"
 
 
 class MonitorConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """alpha: probability of any alarm in a cycle without cause. burn_in: persons on both sides together before a
-    comparison counts. planned: persons for which the bounds are tightest."""
+    """alpha: probability of any alarm in a cycle without cause. burn_in: persons on each side before a comparison
+    counts (a few who are all alike would seem certain). planned: persons for which the bounds are tightest."""
 
     alpha: float = 0.05
-    burn_in: int = 60
+    burn_in: int = 30
     planned: int = 400
 
 
@@ -118,7 +118,8 @@ def _kept(row: SessionResult) -> float | None:
 def watch(
     rows: Sequence[SessionResult], experiment: Experiment | None, first: str, config: MonitorConfig
 ) -> list[Alarm]:
-    """All alarms now. rows: every live session with a reward record. experiment: the running one. first: the first
+    """All alarms now. rows: every live session with a reward record whose signals have come in: those that end soonest
+    are not like the others. experiment: the running one. first: the first
     release, with which every later version is compared."""
     in_experiment = [row for row in rows if experiment and row.experiment_id == experiment.experiment_id]
     sides = {arm: [row for row in in_experiment if row.arm == arm] for arm in (CONTROL, CANDIDATE)}
@@ -148,8 +149,10 @@ def _compare(
     limits = _limits(before)
     old, new = (_means(rows, limits) for rows in (before, after))
 
-    def interval(name: str, share_of_alpha: int = 1) -> Interval:
+    def interval(name: str, share_of_alpha: int = 1) -> Interval | None:
         control, candidate = list(old.get(name, {}).values()), list(new.get(name, {}).values())
+        if min(len(control), len(candidate)) < config.burn_in:
+            return None
         share = len(candidate) / max(len(control) + len(candidate), 1)
         return compare(
             control, candidate, planned=config.planned, alpha=alpha / share_of_alpha, share=min(max(share, 0.01), 0.99)
@@ -159,10 +162,10 @@ def _compare(
         if monitor.only_beside and beside != BESIDE:
             continue
         found = interval(monitor.name)
-        if found.persons >= config.burn_in and _moved(monitor, found):
+        if found is not None and _moved(monitor, found):
             yield Alarm(monitor.name, version, _sentence(monitor, found, beside), _examples(monitor, after))
     reward, kept = interval("reward", 2), interval("kept", 2)
-    if min(reward.persons, kept.persons) >= config.burn_in and reward.low > 0 and kept.high < 0:
+    if reward is not None and kept is not None and reward.low > 0 and kept.high < 0:
         words = f"reward rose {reward.control:.3g} -> {reward.candidate:.3g} against {beside}"
         words = f"{words}, while kept edits fell {kept.control:.3g} -> {kept.candidate:.3g}"
         yield Alarm(DIVERGENCE, version, words, tuple(row.session_id for row in after[-EXAMPLES:]))
