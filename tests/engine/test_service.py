@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import msgspec
@@ -184,6 +185,40 @@ async def test_a_swap_in_flight_fails_nothing(service: Service, published: Any, 
         assert got.ids == _mixed_greedy(published.models, ids, border, 60)
     ids = crossing[0][0] + crossing[0][1].ids[:40]
     assert (await oracle.ask(service, _request(ids, 8))).ids == oracle.greedy(published.models[1], ids, 8)
+
+
+async def test_a_prompt_that_a_swap_cuts_short_begins_anew(service: Service, published: Any, oracle: Any) -> None:
+    """An answer that carries one version was computed by that version alone, its prompt too; what is kept for re-use
+    of either version stays true."""
+    service.load("evaluation", published.versions[1])
+    scheduler = service.scheduler
+    assert scheduler is not None
+    shared = oracle.prompt(1, 40)
+    await oracle.ask(service, _request(shared, 4))
+    short: Queue[GenerateChunk | Exception] = Queue()
+    held = threading.Event()
+
+    def swap_then_put(item: GenerateChunk | Exception) -> None:
+        if not held.is_set():
+            held.set()
+            scheduler.call(lambda: scheduler.put("release", scheduler.lanes["evaluation"].weights))
+        short.put(item)
+
+    both_are_in = threading.Event()
+    scheduler.call(both_are_in.wait)
+    service.submit(_request(oracle.prompt(2, 10), 30), swap_then_put)
+    long = shared + oracle.prompt(3, 90)
+    cut = oracle.submit(service, _request(long, 20))
+    both_are_in.set()
+    got = await asyncio.to_thread(oracle.wait, cut)
+    assert [span.version for span in got.versions] == [published.versions[1]]
+    _check_against_reference(long, got, published.models[1], oracle)
+    crossing = await asyncio.to_thread(oracle.wait, short)
+    assert [span.version for span in crossing.versions] == list(published.versions)
+    assert service.stats()["prefilled_tokens"] > 40 + 10 + 130  # a part was computed twice
+    service.load("release", published.versions[0])
+    again = await oracle.ask(service, _request(long, 20))
+    _check_against_reference(long, again, published.models[0], oracle)
 
 
 @torch.inference_mode()

@@ -29,11 +29,17 @@ class Lane:
         """Whether there is anything left to do."""
         return bool(self.waiting or self.filling or self.running)
 
-    def swap(self, weights: Weights) -> None:
-        """Put other weights in. What runs goes on with the keys and values that it has."""
+    def swap(self, weights: Weights, cache: PrefixCache) -> None:
+        """Put other weights in. What decodes goes on with the keys and values that it has; prompts that are not done
+        begin anew, so that an answer whose tokens all carry one version was computed by that version alone."""
+        for sequence in self.running:
+            sequence.mixed = True
+        for sequence in reversed(self.filling):
+            cache.release(sequence.row, self.weights.version, None)
+            sequence.row, sequence.computed = -1, 0
+            self.waiting.appendleft(sequence)
+        self.filling = []
         self.weights = weights
-        for sequence in (*self.filling, *self.running):
-            sequence.mixed = sequence.mixed or sequence.computed > 0
 
     def admit(self, cache: PrefixCache, rows: Rows) -> None:
         """Give rows to waiting sequences while there are any, in order."""

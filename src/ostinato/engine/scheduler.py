@@ -98,7 +98,7 @@ class Scheduler:
             zone = Zone(self.model, self.zone_slots, self.max_len, self.config.device)
             self.lanes = self.lanes | {slot: Lane(slot, weights, zone)}
         else:
-            lane.swap(weights)
+            lane.swap(weights, self.cache)
             self.swaps += 1
         self._forget_versions()
 
