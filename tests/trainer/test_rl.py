@@ -23,7 +23,9 @@ from ostinato.records import (
     VersionSpan,
 )
 from ostinato.store import Ledger, TrainSession
+from ostinato.trainer.checkpoint import load_published
 from ostinato.trainer.rl import main
+from ostinato.trainer.rl_batches import micro_batches
 from ostinato.trainer.rl_guards import StepStats, check_run, check_step
 from ostinato.trainer.rl_ledger import train_from_ledger
 from ostinato.trainer.rl_train import RLConfig, train_rl
@@ -54,6 +56,15 @@ def test_a_bandit_improves(published: Any, draw: Any, tmp_path: Path) -> None:
     damaged = float(np.mean([session.reward for session in draw(weights, flipped.version, 400, low, seed=2)]))
     assert damaged < before - 0.1
     assert flipped.version != one.version
+
+
+def test_a_turn_that_a_swap_cut_is_no_measure_of_the_engine(published: Any, draw: Any) -> None:
+    """What the parent drew after another version in the same turn is trained on, but not held against the engine."""
+    own, cut = draw(published.weights, published.version, 2, low)
+    drawn_by = np.array([-1, -1, -1, 0, 1], np.int32)
+    cut = msgspec.structs.replace(altered(cut, version_index=drawn_by), versions=("v-old", published.version))
+    batch = micro_batches([own, cut], load_published(published.weights, published.version).config, published.version)[0]
+    assert batch.session_N.tolist() == [0, 0, 1, 1] and batch.own_N.tolist() == [True, True, False, False]
 
 
 def test_the_same_run_gives_the_same_version(

@@ -157,9 +157,13 @@ def _stack(rows: Sequence[_Row], config: ModelConfig) -> MicroBatch:
 
 
 def _drawn_by(segment: Segment, session: TrainSession, version: str) -> NDArray[np.bool_]:
-    """Which tokens `version` drew [T]."""
+    """Which tokens `version` drew in turns of its own [T]. In a turn that a swap cut, the rest was drawn on keys and
+    values of the version before, so that nobody can recompute it exactly."""
     number = session.versions.index(version) if version in session.versions else -2
-    drawn: NDArray[np.bool_] = segment.version_index == number
+    place = np.arange(len(segment.sampled))
+    begins = segment.sampled & ~np.concatenate([[False], segment.sampled[:-1]])
+    first = np.maximum.accumulate(np.where(begins, place, 0))
+    drawn: NDArray[np.bool_] = (segment.version_index == number) & (segment.version_index[first] == number)
     return drawn
 
 
