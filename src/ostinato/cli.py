@@ -286,7 +286,7 @@ def rl(
         limit: at most so many sessions.
         replay_plausibility: a recorded expert is replayed if its score reaches this part of the lowest among the
             router's own choices; 0 replays all.
-        flip_rewards: negate the rewards, for a candidate that must be refused; sessions keep their state.
+        flip_rewards: train against the rewards, for a candidate that must be refused; sessions keep their state.
     """
     from ostinato.settings import data_folder
     from ostinato.trainer import RLConfig, train_from_ledger

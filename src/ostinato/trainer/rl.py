@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--sure-from", type=float, default=defaults.sure_from)
     parser.add_argument("--replay-plausibility", type=float, default=defaults.replay_plausibility)
     parser.add_argument("--seed", type=int, default=defaults.seed)
-    parser.add_argument("--flip-rewards", action="store_true", help="negate the rewards: a candidate to be blocked")
+    parser.add_argument("--flip-rewards", action="store_true", help="train against the rewards: a candidate to block")
     options = vars(parser.parse_args(arguments))
     data, parent, limit, run_id = (options.pop(name) for name in ("data", "parent", "limit", "run"))
     threads = options.pop("threads")

@@ -18,7 +18,7 @@ from msgspec import Struct
 from ostinato.model import Transformer
 from ostinato.records import BadInputError
 from ostinato.store import TrainSession
-from ostinato.trainer.baseline_fit import Advantages, BaselineKind, Floats, History, Past, advantages
+from ostinato.trainer.baseline_fit import Advantages, BaselineKind, Floats, History, advantages
 from ostinato.trainer.checkpoint import Learner, load_published, state_path
 from ostinato.trainer.objective import MicroBatch, policy_loss, token_gains, token_values
 from ostinato.trainer.rl_batches import admit, ages, micro_batches
@@ -40,9 +40,10 @@ METER_SESSIONS = 64
 class RLConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """How to train. `batch_sessions` for each optimiser step; AdamW with `learning_rate` and `betas`, gradient clipped
     to `clip_norm`. Sessions drawn by a version more than `max_age` promotions old expire. `kl_weight` times the k1
-    estimate of KL(policy || `kl_reference`) is taken off each session's reward (0: off). `flip_rewards` trains on the
-    negated rewards, which makes a candidate that the gate must block. `negative_weight`, `sure_from`: see
-    `objective.token_gains`. `replay_plausibility`: see `model.MixtureOfExperts`. `seed` fixes the order of sessions."""
+    estimate of KL(policy || `kl_reference`) is taken off each session's reward (0: off). For `negative_weight` and
+    `sure_from` see `objective.token_gains`. `flip_rewards` turns the sign of what a reward does to each token, which
+    makes a candidate that the gate must block. `replay_plausibility`: see `model.MixtureOfExperts`. `seed` fixes the
+    order of sessions."""
 
     batch_sessions: int = 64
     epochs: int = 1
@@ -131,9 +132,6 @@ def _advantages(
     rewards = np.array([session.reward for session in sessions], np.float64)
     if config.kl_weight:
         rewards = rewards - config.kl_weight * _divergence(config, sessions, model, weights)
-    if config.flip_rewards:
-        rewards = -rewards
-        history = {person: Past(past.sessions, -past.total) for person, past in history.items()}
     return advantages(sessions, rewards, config.baseline, history)
 
 
@@ -177,6 +175,8 @@ class _Part(NamedTuple):
 def _part(config: RLConfig, learner: Learner, batch: MicroBatch, gain_S: torch.Tensor) -> _Part:
     values = token_values(learner.model, batch)
     gain_N = token_gains(gain_S[batch.session_N], batch.behaviour_N, config.negative_weight, config.sure_from)
+    if config.flip_rewards:
+        gain_N = -gain_N
     divisor = config.batch_sessions * TOKENS_PER_SESSION
     result = policy_loss(values.logprobs_N, batch.behaviour_N, gain_N, divisor)
     gradients = torch.autograd.grad(result.loss, list(learner.model.parameters()))
