@@ -16,7 +16,8 @@ from ostinato.gateway.bodies import read_body, wait_gone
 from ostinato.gateway.capture import Capture, Started
 from ostinato.gateway.errors import error_json
 from ostinato.gateway.gateway import Gateway
-from ostinato.gateway.sessions import OPTED_OUT, Live, call_prefix, cut_at_stop
+from ostinato.gateway.secrets import clean_text
+from ostinato.gateway.sessions import HELD_SECRET, OPTED_OUT, Live, call_prefix, cut_at_stop
 from ostinato.gateway.shown import Shown
 from ostinato.gateway.wire import ChatCall, read_chat
 from ostinato.records import (
@@ -118,6 +119,7 @@ class ChatTurn:
         self._shown = Shown(gateway.format.stream(), call.stop)
         self._streaming = False
         self._rows_sent = 0
+        self._kept_messages, self._secrets = gateway.cleaner.clean(b"[]" if live.private else call.raw_messages)
 
     async def run(self) -> None:
         """Begin the turn in the ledger, generate, finish it in the ledger, answer."""
@@ -161,14 +163,14 @@ class ChatTurn:
     async def _begin(self) -> None:
         """Make the session, the turn and its request durable."""
         live, sandbox_id = self._live, self._caller.sandbox_id
-        turn, raw = self._started.turn, b"[]" if live.private else self._call.raw_messages
+        turn = self._started.turn
 
         def write(tx: Transaction) -> None:
             if not live.stored:
                 tx.open_session(live.row)
             elif sandbox_id is not None and sandbox_id != live.row.sandbox_id:
                 tx.touch_session(live.row.session_id, turn.started_at, sandbox_id=sandbox_id)
-            tx.begin_turn(turn, raw)
+            tx.begin_turn(turn, self._kept_messages)
             if live.private:
                 tx.put_fate(live.row.session_id, Fate.OPTED_OUT, "by the header X-Ostinato-Train")
 
@@ -222,9 +224,7 @@ class ChatTurn:
         gateway, live, capture = self._gateway, self._live, self._capture
         prefix = call_prefix(self._turn_id)
         reply = cut_at_stop(gateway.format.parse(capture.ids, self._call.tools, prefix), self._call.stop)
-        turn = capture.finished()
-        if live.private:
-            turn = replace(turn, trace=None, trainable=False, untrainable_reason=OPTED_OUT)
+        turn = self._fit_to_keep(capture.finished())
         if capture.ids:
             live.log.record(self._started.plan, self._call.messages, self._call.tools, capture.ids, reply.message())
             live.experts_until = capture.experts_until()
@@ -236,6 +236,16 @@ class ChatTurn:
         gateway.counts.add("turns.trainable" if turn.trainable else "turns.untrainable")
         await gateway.writer.submit(lambda tx: tx.finish_turn(turn))
         return reply
+
+    def _fit_to_keep(self, turn: Turn) -> Turn:
+        """The turn without its tokens where somebody opted out, or where they spell a secret."""
+        if self._live.private:
+            return replace(turn, trace=None, trainable=False, untrainable_reason=OPTED_OUT)
+        self._secrets += clean_text(self._gateway.format.tokenizer.decode(self._capture.ids))[1]
+        if not self._secrets:
+            return turn
+        self._gateway.counts.add("turns.with_secrets")
+        return replace(turn, trace=None, trainable=False, untrainable_reason=HELD_SECRET)
 
     async def _show(self, ids: list[int]) -> None:
         text = self._shown.feed(ids)

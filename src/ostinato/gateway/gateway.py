@@ -10,6 +10,7 @@ from ostinato.gateway.access import Access
 from ostinato.gateway.arms import Arms
 from ostinato.gateway.config import GatewayConfig
 from ostinato.gateway.counts import Counts
+from ostinato.gateway.secrets import MessageCleaner
 from ostinato.gateway.sessions import SessionBook
 from ostinato.records import Engine, UnavailableError
 from ostinato.render import format_for
@@ -41,6 +42,7 @@ class Gateway:
         self.arms = Arms(ledger)
         self.access = Access(ledger)
         self.book = SessionBook(ledger, self.format, self.arms, config, self.counts)
+        self.cleaner = MessageCleaner()
         self.started_at = time.time()
         self._tasks: list[asyncio.Task[None]] = []
 

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from ostinato.gateway.bodies import read_body
 from ostinato.gateway.errors import decode_error
 from ostinato.gateway.gateway import Gateway
+from ostinato.gateway.secrets import clean_event
 from ostinato.records import AgentEnded, BadInputError, FeedbackEvent, MissingError, SessionClosed
 from ostinato.store import Transaction
 
@@ -55,10 +56,14 @@ class FeedbackEndpoint:
 
 async def take_in(gateway: Gateway, events: list[FeedbackEvent]) -> list[Result]:
     """Store reports; they are durable when this returns. One about a response that is not ours is counted and left."""
-    known = [event for event in events if gateway.ids.verify(event.response_id)]
-    statuses = iter(await _store(gateway, known) if known else [])
-    ours = {id(event) for event in known}
-    results = [Result(event.event_id, next(statuses) if id(event) in ours else "unknown") for event in events]
+    ours = [gateway.ids.verify(event.response_id) for event in events]
+    cleaned = [clean_event(event) for event, is_ours in zip(events, ours, strict=True) if is_ours]
+    statuses = iter(await _store(gateway, [event for event, _ in cleaned]) if cleaned else [])
+    results = [
+        Result(event.event_id, next(statuses) if is_ours else "unknown")
+        for event, is_ours in zip(events, ours, strict=True)
+    ]
+    gateway.counts.add("feedback.with_secrets", sum(found > 0 for _, found in cleaned))
     for result in results:
         gateway.counts.add(f"feedback.{result.status}")
     return results

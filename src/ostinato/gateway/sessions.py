@@ -21,7 +21,8 @@ from ostinato.store import Ledger
 FoundBy = Literal["header", "prefix", "new"]
 PrefixKind = Literal["reply", "request", "failed"]
 OPTED_OUT = "opted out"
-"""Why a turn of which nothing was kept cannot be trained on."""
+HELD_SECRET = "held a secret"
+"""Why a turn whose tokens were not kept cannot be trained on."""
 _MOST_PREFIXES = 50_000
 _pack = msgspec.msgpack.Encoder(order="deterministic").encode
 
